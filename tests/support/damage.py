@@ -20,6 +20,10 @@ JSON = st.recursive(
     max_leaves=4,
 )
 
+PIECES = st.text(max_size=5) | st.sampled_from(
+    ["", "nan", "inf", "-1", "1e999", "0", "#", "\n", "9" * 400, "9" * 5000, "\x00"]
+)
+
 
 def spots(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the path to every value of a document."""
@@ -46,13 +50,7 @@ def edited_blindly(data: st.DataObject, text: str) -> str:
     for _ in range(data.draw(st.integers(1, 3))):
         start = data.draw(st.integers(0, len(text)))
         end = data.draw(st.integers(start, min(len(text), start + 40)))
-        piece = data.draw(
-            st.sampled_from(
-                ["", "nan", "inf", "-1", "1e999", "0", "#", "\n", "9" * 400, "9" * 5000, "\x00"]
-            )
-            | st.text(max_size=5)
-        )
-        text = text[:start] + piece + text[end:]
+        text = text[:start] + data.draw(PIECES) + text[end:]
     return text
 
 

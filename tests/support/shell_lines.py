@@ -14,6 +14,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -27,21 +28,8 @@ from tests.support.pages import ROOT
 # Commands of others, whose arguments are taken as they are. What follows `pytest` in them is
 # checked.
 OTHERS = {
-    *("mpirun", "srun", "salloc", "docker", "apptainer"),
-    *(
-        "asv",
-        "cat",
-        "cd",
-        "curl",
-        "echo",
-        "eval",
-        "register-python-argcomplete",
-        "git",
-        "mail",
-        "pip",
-        "sudo",
-        "ssh",
-    ),
+    *("mpirun", "srun", "salloc", "docker", "apptainer", "asv", "git", "pip", "sudo", "ssh"),
+    *("cat", "cd", "curl", "echo", "eval", "mail", "register-python-argcomplete"),
 }
 # Words of the shell that stand before a command.
 BEFORE = {"do", "then", "else", "!", "exec", "sudo"}
@@ -180,13 +168,9 @@ def _simple(words: list[str]) -> list[str]:
         return []
     if words[0] in ("if", "while"):
         words = words[1:]
-    kept: list[str] = []
-    skip = False
-    for word in words:
-        if skip:
-            skip = False
-        elif re.fullmatch(r"[<>&]+", word):
-            skip = True
-        else:
-            kept.append(word)
-    return kept
+    redirects = re.compile(r"[<>&]+").fullmatch
+    return [
+        word
+        for before, word in pairwise(["", *words])
+        if not redirects(before) and not redirects(word)
+    ]
