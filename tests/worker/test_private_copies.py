@@ -57,12 +57,14 @@ def test_a_copy_has_so_many_bytes_and_files_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.copy2", lambda *_: None)
+    assert private.MOST_FILES == 20_000
+    monkeypatch.setattr(private, "MOST_FILES", 200)
     large, many = tmp_path / "large", tmp_path / "many"
     for number in range(16):
         file_of(large / ("most" if number else "few") / f"{number}", LARGEST)
-    for number in range(20_000):
+    for number in range(200):
         file_of(many / f"{number}", 0)
-    for source, said in (large, r"256 MiB in files of up to 16 MiB.*in most;"), (many, "20000 fi"):
+    for source, said in (large, r"256 MiB in files of up to 16 MiB.*in most;"), (many, "200 files"):
         private.copy(source, tmp_path / f"{source.name} whole", tmp_path)
         file_of(source / "few" / "another", 1)
         with pytest.raises(private.TooLarge, match=said):

@@ -1,6 +1,6 @@
 """A training loop of one's own, with tf.function and DistributedGradientTape.
 
-Each option plants a cause: what rank 1 or all ranks do besides, or what they leave out.
+Options plant what a rank or all ranks do besides, or leave out.
 """
 
 import argparse
@@ -14,15 +14,13 @@ import tensorflow as tf
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=60)
-parser.add_argument("--width", type=int, default=256)
 parser.add_argument("--slow", type=float, default=0.0)
-parser.add_argument("--input", type=float, default=0.0)
 parser.add_argument("--save", type=float, default=0.0)
 parser.add_argument("--stop", type=float, default=0.0)
 parser.add_argument("--fail-at", type=int, default=-1)
 parser.add_argument("--leave", type=int, default=0)
 parser.add_argument("--stall-at", type=int, default=-1)
-for flag in ("retrace", "same-data", "local", "eager", "no-exchange", "drop-one", "gpu"):
+for flag in ("eager", "no-exchange", "gpu"):
     parser.add_argument(f"--{flag}", action="store_true")
 options = parser.parse_args()
 
@@ -33,20 +31,16 @@ if options.gpu:
 hvd.init()
 rank = hvd.rank()
 tf.random.set_seed(1)
-shapes = [(64, options.width), (options.width, options.width), (options.width, 1)]
 weights = [
     tf.Variable(tf.random.normal(shape, stddev=0.05), name=f"w{i}")
-    for i, shape in enumerate(shapes)
+    for i, shape in enumerate([(64, 256), (256, 256), (256, 1)])
 ]
 optimizer = tf.keras.optimizers.SGD(0.01)
-seed = 0 if options.same_data else rank
 
 
 def batches():
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(rank)
     while True:
-        if options.input:
-            time.sleep(options.input)
         x = generator.standard_normal((32, 64)).astype("float32")
         yield x, x.sum(axis=1, keepdims=True)
 
@@ -61,24 +55,17 @@ def work():
     return np.float32(0)
 
 
-def step(x, y, number=0):
-    with tf.GradientTape() as own, tf.GradientTape() as tape:
+def step(x, y):
+    with tf.GradientTape() as tape:
         hidden = x
         for weight in weights[:-1]:
             hidden = tf.nn.relu(hidden @ weight)
         loss = tf.reduce_mean((hidden @ weights[-1] - y) ** 2)
         if options.slow:
             loss += 0.0 * tf.numpy_function(work, [], tf.float32)
-    if not options.no_exchange and not options.drop_one:
+    if not options.no_exchange:
         tape = hvd.DistributedGradientTape(tape)
-        if options.local:
-            tape.register_local_source(weights[0])
-    if options.drop_one:
-        # As with two tapes of which only one is wrapped.
-        exchanged = hvd.DistributedGradientTape(tape).gradient(loss, weights[:-1])
-        gradients = [*exchanged, own.gradient(loss, weights[-1])]
-    else:
-        gradients = tape.gradient(loss, weights)
+    gradients = tape.gradient(loss, weights)
     optimizer.apply_gradients(zip(gradients, weights, strict=True))
     return loss
 
@@ -86,11 +73,7 @@ def step(x, y, number=0):
 traced = step if options.eager else tf.function(step)
 hvd.broadcast_variables(weights, root_rank=0)
 for number in range(options.steps):
-    x, y = next(data)
-    if options.retrace:
-        traced(x, y, number)
-    else:
-        traced(x, y)
+    traced(*next(data))
     if options.save and number % 20 == 19 and rank == 0:
         time.sleep(options.save)
     if options.stop and number == options.steps // 2 and rank == 1:
