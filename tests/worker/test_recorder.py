@@ -36,6 +36,13 @@ FUNCTION = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
 TAP = ROOT / "hvdperf/worker/script/tap"
 
 
+class Shape(tuple):
+    rank = property(len)
+
+    def num_elements(self) -> int:
+        return math.prod(self)
+
+
 class Tensor:
     """A tensor or a variable of the made-up TensorFlow. It has as many values as the product of its
     shape."""
@@ -49,15 +56,7 @@ class Tensor:
 
     @property
     def shape(self) -> Any:
-        sizes = self.array.shape
-
-        class Shape(tuple):
-            rank = len(sizes)
-
-            def num_elements(self) -> int:
-                return math.prod(sizes)
-
-        return Shape(sizes)
+        return Shape(self.array.shape)
 
     def _numpy(self) -> np.ndarray:
         return self.array
@@ -187,20 +186,24 @@ class World:
         self.hook(FUNCTION, Function=Function)
         return Function
 
-    def exchange(self) -> Callable[..., Any]:
-        """Return what exchanges gradients, in no time."""
-        return self.horovod()._make_allreduce_grads_fn()  # type: ignore[no-any-return]
+    def exchange(self, seconds: float = 0.0) -> Callable[..., Any]:
+        """Return what exchanges gradients, in so many seconds."""
+        return self.horovod(seconds)._make_allreduce_grads_fn()  # type: ignore[no-any-return]
 
-    def horovod(self) -> Any:
+    def horovod(self, seconds: float = 0.0) -> Any:
         class _DistributedGradientTape:
             def register_local_source(self, source: Any) -> Any:
                 return source
 
+        def exchanged(grads: Any, _variables: Any = None) -> Any:
+            self.at += seconds
+            return grads
+
         return self.hook(
             "horovod.tensorflow",
-            _make_allreduce_grads_fn=lambda: lambda grads, _variables=None: grads,
+            _make_allreduce_grads_fn=lambda *_, **__: exchanged,
             _DistributedGradientTape=_DistributedGradientTape,
-            allreduce=lambda value: value,
+            allreduce=lambda value, **_: value,
             allgather=lambda value: value,
         )
 
@@ -223,6 +226,20 @@ class World:
             self.at += between
             function(seconds)
 
+    def stamp(self) -> None:
+        """Have graphs stamped. Their variables have the values that tests give them."""
+
+        class Variable:
+            def __init__(self, values: list[float], **_: Any) -> None:
+                self.values = values
+
+            def numpy(self) -> list[float]:
+                return self.values
+
+        recorder._state.with_stamps = True
+        self.tf.device = lambda _: nullcontext()
+        self.tf.float64, self.tf.Variable = float, Variable
+
     def end(self) -> Rank:
         """Return what is written at the end of the process."""
         self.ending[0]()
@@ -239,6 +256,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     # The recorder adds itself to it.
     monkeypatch.setattr("gc.callbacks", [])
     return World(tmp_path, monkeypatch)
+
+
+def in_a_thread(call: Callable[..., Any], *arguments: Any) -> None:
+    thread = threading.Thread(target=call, args=arguments)
+    thread.start()
+    thread.join()
 
 
 def steps_of(rank: Rank) -> Steps:
@@ -318,10 +341,8 @@ def test_what_is_no_step_of_its_own_is_not_counted(world: World) -> None:
 
     with pytest.raises(ValueError, match="of the script"):
         type(train)(fail, "failing")()
-    for target, arguments in (world.run, (inner, 3)), (train, ()):
-        thread = threading.Thread(target=target, args=arguments)
-        thread.start()
-        thread.join()
+    in_a_thread(world.run, inner, 3)
+    in_a_thread(train)
     rank = world.end()
     assert [(each.name, each.count) for each in rank.series] == [("outer", 3)]
     assert any("another thread" in each for each in rank.missing), "an exchange there is said"
@@ -359,10 +380,7 @@ def test_several_exchanges_of_a_step_add_up_but_not_those_of_two_traces(world: W
 
 def test_a_compiled_step_has_no_stamps_and_says_so(world: World) -> None:
     train = world.training()
-    recorder._state.with_stamps = True
-    world.tf.device = lambda _: nullcontext()
-    world.tf.float64 = float
-    world.tf.Variable = lambda values, **_: values
+    world.stamp()
     plain = type(train)(lambda: recorder._state.jit, "plain")
     assert type(train)(plain, "around")() == 0
     type(train)._jit_compile = True
@@ -394,10 +412,7 @@ def test_when_the_first_trace_is_over_is_known_to_a_rank_of_the_suite(world: Wor
     assert first is second
     assert inits == [False, True]
     assert first.traced_at == pytest.approx(BEGIN + 2.0 + 0.4)
-    assert (first.rows[0].begin, first.rows[0].end) == (
-        pytest.approx(BEGIN + 2.4),
-        pytest.approx(BEGIN + 2.5),
-    )
+    assert (first.rows[0].begin, first.rows[0].end) == pytest.approx((BEGIN + 2.4, BEGIN + 2.5))
     assert tuple(recorder.exchanged(first)) == (2, 4 * 23, 0)
     assert tuple(recorder.exchanged(SimpleNamespace(name="none"))) == (0, 0, 0)
     assert world.ending == [], "nothing is written"
@@ -409,15 +424,7 @@ def test_when_the_first_trace_is_over_is_known_to_a_rank_of_the_suite(world: Wor
 
 def test_the_exchanges_of_a_loop_without_a_function_are_its_steps(world: World) -> None:
     world.init()
-    horovod = world.horovod()
-    weights = [Tensor(3)]
-
-    def inner(grads: Any, _variables: Any = None) -> Any:
-        world.at += 0.25
-        return grads
-
-    module = world.hook("horovod.tensorflow", _make_allreduce_grads_fn=lambda: inner)
-    exchange = module._make_allreduce_grads_fn()
+    horovod, exchange, weights = world.horovod(), world.exchange(seconds=0.25), [Tensor(3)]
     for _ in range(5):
         world.at += 0.75
         assert exchange(iter(weights), weights) == weights
@@ -579,11 +586,7 @@ def test_what_is_done_between_steps_has_a_term_of_its_own(world: World) -> None:
 
 def test_only_an_exchange_among_some_ranks_has_a_process_set(world: World) -> None:
     world.init(size=3)
-    module = world.hook(
-        "horovod.tensorflow",
-        _make_allreduce_grads_fn=lambda *_, **__: lambda grads, _=None: grads,
-        allreduce=lambda *_, **__: None,
-    )
+    module = world.horovod()
     some, all_ = SimpleNamespace(ranks=[0, 2]), SimpleNamespace(ranks=[0, 1, 2])
     for process_set in (some, all_, some):
         module._make_allreduce_grads_fn("name", process_set=process_set)([Tensor(1)])
@@ -644,9 +647,7 @@ def test_a_batch_without_samples_or_of_another_thread_is_left_out(world: World) 
     train, following = world.training(), batches(world)
     world.run(train, 2)
     following([Tensor()])
-    thread = threading.Thread(target=following, args=([Tensor(32)],))
-    thread.start()
-    thread.join()
+    in_a_thread(following, [Tensor(32)])
     world.run(train, 1)
     rank = world.end()
     steps = steps_of(rank)
@@ -678,17 +679,7 @@ def test_the_samples_of_a_step_are_the_most_frequent_first_dimension() -> None:
 
 
 def test_stamps_of_a_graph_are_those_of_the_call_in_which_they_lie(world: World) -> None:
-    class Variable:
-        def __init__(self, values: list[float], **_: Any) -> None:
-            self.values = values
-
-        def numpy(self) -> list[float]:
-            return self.values
-
-    recorder._state.with_stamps = True
-    world.tf.device = lambda _: nullcontext()
-    world.tf.float64 = float
-    world.tf.Variable = Variable
+    world.stamp()
     world.init()
     calls, taken = [0], [1, 1, 1, 1, 1, 2, 1, 1]
 
@@ -785,12 +776,10 @@ def test_a_tensor_that_the_script_reads_waits_for_its_gpu(world: World) -> None:
     assert value._numpy() == "values"
     # What a function reads within its call, or another thread, makes the script wait for nothing.
     reading = type(train)(value._numpy, "reading")
-    thread = threading.Thread(target=value._numpy)
     for _ in range(4):
         world.run(train, 1)
         value._numpy()
-    thread.start()
-    thread.join()
+    in_a_thread(value._numpy)
     world.run(reading, 1)
     world.run(train, 1)
     elsewhere = [row.elsewhere for row in steps_of(world.end()).rows[1:]]
@@ -1082,11 +1071,9 @@ def test_a_script_that_leaves_at_once_is_written_and_ends_with_its_status(world:
     assert world.read().is_over, "the end is not written twice"
 
 
-def test_a_process_that_was_forked_writes_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_was_forked_writes_nothing(world: World) -> None:
     train = world.training()
-    monkeypatch.setattr(os, "getpid", lambda: 1)
+    world.patch.setattr(os, "getpid", lambda: 1)
     world.run(train, 10)
     world.ending[0]()
     vars(os)["_exit"](0)
@@ -1094,24 +1081,20 @@ def test_a_process_that_was_forked_writes_nothing(
     assert world.left == [0]
 
 
-def test_a_process_that_was_forked_and_calls_init_is_the_one_that_trains(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "getpid", lambda: 77)
+def test_a_process_that_was_forked_and_calls_init_is_the_one_that_trains(world: World) -> None:
+    world.patch.setattr(os, "getpid", lambda: 77)
     world.run(world.training(), 3)
     rank = world.end()
     assert (rank.pid, steps_of(rank).count) == (77, 3)
 
 
-def test_a_process_of_multiprocessing_is_written_at_its_end(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_of_multiprocessing_is_written_at_its_end(world: World) -> None:
     class Finalize:
         def __init__(self, _: Any, call: Any, exitpriority: int) -> None:
             assert exitpriority >= 0, "others are not called"
             world.ending = [call]
 
-    monkeypatch.setitem(sys.modules, "multiprocessing.util", SimpleNamespace(Finalize=Finalize))
+    world.patch.setitem(sys.modules, "multiprocessing.util", SimpleNamespace(Finalize=Finalize))
     world.run(world.training(), 3)
     assert steps_of(world.end()).count == 3
 
@@ -1146,14 +1129,12 @@ def test_what_begins_is_an_event_and_there_is_an_end_of_them(world: World) -> No
 # Imports ------------------------------------------------------------------------------------------
 
 
-def test_a_module_is_hooked_when_it_is_imported_and_its_time_is_known(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = tmp_path / "of_a_test"
+def test_a_module_is_hooked_when_it_is_imported_and_its_time_is_known(world: World) -> None:
+    package = world.directory / "of_a_test"
     package.mkdir()
     (package / "__init__.py").write_text("VALUE = 1\n")
     (package / "inner.py").write_text("VALUE = 2\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    world.patch.syspath_prepend(str(world.directory))
     hooked = []
 
     def fail(module: Any) -> None:
@@ -1163,8 +1144,8 @@ def test_a_module_is_hooked_when_it_is_imported_and_its_time_is_known(
     for name in ("of_a_test", "of_a_test.inner", "of_a_test.none"):
         recorder._hooks[name] = fail
         # It is forgotten at the end.
-        monkeypatch.setitem(sys.modules, name, world.tf)
-        monkeypatch.delitem(sys.modules, name)
+        world.patch.setitem(sys.modules, name, world.tf)
+        world.patch.delitem(sys.modules, name)
     inner: Any = importlib.import_module("of_a_test.inner")
     assert (inner.VALUE, inner.__loader__.get_filename()) == (2, str(package / "inner.py"))
     with pytest.raises(ModuleNotFoundError):
@@ -1189,9 +1170,7 @@ def test_the_recorder_is_installed_once(world: World) -> None:
 # Cores and pauses --------------------------------------------------------------------------------
 
 
-def test_the_use_of_cores_is_that_after_the_warm_up(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_use_of_cores_is_that_after_the_warm_up(world: World) -> None:
     ticks = os.sysconf("SC_CLK_TCK")
     used = SimpleNamespace(ru_utime=1.0, ru_stime=0.5, ru_majflt=3, ru_maxrss=7, ru_nvcsw=0)
 
@@ -1209,10 +1188,10 @@ def test_the_use_of_cores_is_that_after_the_warm_up(
             return io.StringIO(f"5 {seconds * 10**8} 5\n")
         return builtins.open(name, *_)
 
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
-    monkeypatch.setattr(os, "listdir", lambda _: ["1", "2", "3"])
-    monkeypatch.setattr("resource.getrusage", lambda _: used)
-    monkeypatch.setattr(recorder, "open", read, raising=False)
+    world.patch.setattr(os, "sched_getaffinity", lambda _: {0})
+    world.patch.setattr(os, "listdir", lambda _: ["1", "2", "3"])
+    world.patch.setattr("resource.getrusage", lambda _: used)
+    world.patch.setattr(recorder, "open", read, raising=False)
     train = world.training()
     world.at = BEGIN + 9.5
     world.run(train, 4)
@@ -1225,7 +1204,7 @@ def test_the_use_of_cores_is_that_after_the_warm_up(
     assert steps.cores.cores == (0,)
     grown = 2 * 10 * os.sysconf("SC_PAGE_SIZE")
     assert steps.cores[1:-2] == pytest.approx((2.4, 12.0, 3.0, 2, 0.6, grown))
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    world.patch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     world.run(train, 5, between=0.5)
     recorder._state.is_over = False
     assert steps_of(world.end()).cores is None, "it may use others since then"
@@ -1270,9 +1249,7 @@ def test_a_quota_and_what_it_withholds_are_known(
     assert recorder._delayed() == 0.0, "this kernel does not say how long threads waited"
 
 
-def test_a_pause_is_a_beat_that_comes_more_than_a_second_late(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pause_is_a_beat_that_comes_more_than_a_second_late(world: World) -> None:
     lasting = iter([1.05, 0.05, 0.08, 1.0, 1.06, 0.05, 3.0])
     state = recorder._state
     clock = [0.0]
@@ -1294,9 +1271,9 @@ def test_a_pause_is_a_beat_that_comes_more_than_a_second_late(
         )
 
     state.ending = Ending()
-    monkeypatch.setattr(time, "clock_gettime", lambda _: clock[0])
-    monkeypatch.setattr("resource.getrusage", usage)
-    monkeypatch.setattr(recorder, "_delayed", lambda _=None: clock[0] / 10)
+    world.patch.setattr(time, "clock_gettime", lambda _: clock[0])
+    world.patch.setattr("resource.getrusage", usage)
+    world.patch.setattr(recorder, "_delayed", lambda _=None: clock[0] / 10)
     recorder._guarded("pauses", recorder._beat)
     assert not state.beating.locked()
     assert state.missing == []
@@ -1400,6 +1377,4 @@ def test_graphs_of_the_real_tensorflow_are_stamped(tmp_path: Path) -> None:
     assert rank.marks["process"] < rank.marks["python"]
     events = {name for name, _, _ in rank.events}
     assert {"import tensorflow", "import horovod.tensorflow", "hvd.init"} <= events
-    assert rank.written_at - rank.marks["process"] < 240
-    assert (rank.is_over, rank.format) == (True, 1)
     assert rank.peak_memory > 100 << 20
