@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.whole_sessions import PROFILE, ROOT, documents, environment_of_sessions
+from tests.support.whole_sessions import (
+    PROFILE,
+    ROOT,
+    completed,
+    documents,
+    environment_of_sessions,
+)
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -83,14 +89,7 @@ def call(python: Path, project: Path) -> Call:
     environment = {**given, "XDG_CACHE_HOME": str(python.parents[1] / "cache")}
 
     def called(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(python), "-m", *words],
-            cwd=project,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return completed([str(python), "-m", *words], project, environment)
 
     return called
 
@@ -112,15 +111,10 @@ def test_the_wheel_has_one_package_with_cases_profiles_and_networks(wheel: Path)
 def test_without_a_cache_of_its_own_a_user_has_a_temporary_one(
     python: Path, tmp_path: Path
 ) -> None:
-    done = subprocess.run(
-        [python, "-c", "from hvdperf.paths import CACHE, ROOT; print(CACHE, ROOT)"],
-        cwd=tmp_path,
-        # A relative one does not count, and nobody can write the other.
-        env={"XDG_CACHE_HOME": "cache", "HOME": "/proc", "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    code = "from hvdperf.paths import CACHE, ROOT; print(CACHE, ROOT)"
+    # A relative one does not count, and nobody can write the other.
+    environment = {"XDG_CACHE_HOME": "cache", "HOME": "/proc", "TMPDIR": str(tmp_path)}
+    done = completed([str(python), "-c", code], tmp_path, environment)
     assert done.returncode == 0, done.stderr
     cache, root = map(Path, done.stdout.split())
     assert cache.parent == tmp_path
@@ -153,22 +147,12 @@ def test_a_session_without_a_case_of_the_suite_has_no_summary(call: Call) -> Non
     assert (done.returncode, "hvdperf:" in done.stdout) == (0, False), done.stdout
 
 
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [
-        ("--profile=hourly", "unknown profile 'hourly'"),
-        (
-            "--stack=/no/such/python",
-            "--stack: there is no Python interpreter at /no/such/python; install TensorFlow, "
-            "Horovod and MPI in that environment",
-        ),
-    ],
-)
-def test_bad_input_is_one_line(call: Call, option: str, said: str) -> None:
-    done = call("pytest", "-p", "hvdperf", "--dry-run", option)
+def test_a_stack_that_is_not_there_is_one_line_without_a_make_of_the_checkout(call: Call) -> None:
+    done = call("pytest", "-p", "hvdperf", "--dry-run", "--stack=/no/such/python")
     assert done.returncode == 4
     (line,) = done.stderr.strip().splitlines()
-    assert line.startswith(f"ERROR: {said}")
+    assert line.startswith("ERROR: --stack: there is no Python interpreter at /no/such/python; ")
+    assert "make env" not in line
 
 
 def test_the_commands_find_the_cases_of_the_package(call: Call) -> None:

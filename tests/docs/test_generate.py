@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,6 +16,7 @@ from docs.markdown import table
 from hvdperf.plan.comparisons import Question
 from hvdperf.plan.questions import Fault
 from tests.support.pages import ROOT
+from tests.support.whole_sessions import completed
 
 # Where the suite's own variables are read, or passed to it.
 READERS = ("hvdperf", "ci", "activate", "Makefile", "tests/support/browser.py")
@@ -102,16 +102,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("site")
     recipe = re.search(r"python -m sphinx (.*) -d \S+ docs site", (ROOT / "Makefile").read_text())
     assert recipe is not None
-    built = subprocess.run(
-        [
-            *(sys.executable, "-m", "sphinx", *recipe[1].split()),
-            *("-d", str(place / "trees"), "docs", str(place / "site")),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    sphinx = [sys.executable, "-m", "sphinx", *recipe[1].split(), "-d", str(place / "trees")]
+    built = completed([*sphinx, "docs", str(place / "site")], timeout=600)
     assert built.returncode == 0, built.stderr
     return place / "site"
 

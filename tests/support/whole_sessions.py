@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,19 +69,18 @@ def environment_of_sessions() -> dict[str, str]:
     return environment
 
 
-def completed(words: Sequence[str], **given: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command in the checkout to its end, and return it with its output. given: more
-    arguments of subprocess.run."""
-    return subprocess.run(
-        words,
-        cwd=ROOT,
-        env=environment_of_sessions(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        **given,
-    )
+def completed(
+    words: Sequence[str],
+    cwd: Path = ROOT,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 120,
+    **given: Any,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, and return it with its output. env: by default, that of sessions.
+    given: more arguments of subprocess.run."""
+    env = environment_of_sessions() if env is None else env
+    found: Mapping[str, Any] = {"cwd": cwd, "env": env, "timeout": timeout, **given}
+    return subprocess.run(words, capture_output=True, text=True, check=False, **found)
 
 
 def documents(tmp_path: Path) -> dict[str, dict]:
