@@ -29,6 +29,7 @@ from hvdperf.timeline.store import NIGHTS
 from hvdperf.verdict import Verdict
 from hvdperf.work.in_turn import in_turn
 from tests.script.test_terms import SAME, changed, made, of_steps
+from tests.support.whole_sessions import completed
 
 SCRIPTS = ROOT / "tests/support/scripts"
 COMMAND, OTHER = Command(()), Command((), "X=1")
@@ -202,12 +203,9 @@ def test_a_revision_is_run_beside_the_files_as_they_are(tmp_path: Path) -> None:
     def run(script: Path) -> subprocess.CompletedProcess[str]:
         words = [sys.executable, "-m", "hvdperf", "run", f"--results={tmp_path}"]
         # In a shell, and by absolute paths.
-        line = f"cd {own}; {launcher} -np 2 {sys.executable} {script}"
+        line = f"cd {own}; {launcher} -np 1 {sys.executable} {script}"
         asked = ["--against=HEAD~1", "--steps=40", "--budget=0.01", "--", "bash", "-c", line]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        return subprocess.run(
-            [*words, *asked], cwd=own, env=environment, capture_output=True, text=True, check=False
-        )
+        return completed([*words, *asked], own, {**os.environ, "PYTHONPATH": str(ROOT)}, 240)
 
     done = run(own / "train.py")
     assert "only 1 round" in done.stdout, done.stderr
@@ -244,6 +242,8 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measured:
             return Run(command, of_steps(ranks, cores=Cores((0,), 1.0, 1.0, 1.0, 0, 0.0)))
 
         monkeypatch.setattr(launch, "short_run", run)
+        # It times the machine for a second.
+        monkeypatch.setattr("hvdperf.machine.probe.probe", dict)
         directory = tmp_path / "scripts" / "20261126T010203Z-7"
         return measure_night(NIGHTLY, "mine", directory, 30, lambda _: None)
 
