@@ -7,7 +7,7 @@ from pathlib import Path
 
 if __name__ == "__main__":
     loop = str(Path(__file__).with_name("loop.py"))
-    sys.argv = [loop, "--steps", "20"]
+    sys.argv = [loop, *sys.argv[1:]]
     fork = multiprocessing.get_context("fork")
     process = fork.Process(target=runpy.run_path, args=(loop,))
     process.start()
