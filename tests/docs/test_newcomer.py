@@ -11,7 +11,6 @@ exist.
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import pytest
 
 from tests.support.clones import without_this_environment
 from tests.support.pages import blocks, text_of
+from tests.support.whole_sessions import completed
 
 MADE_UP = "-p tests.support.made_up_ranks --budget=1"
 MARK = "exit status of the line:"
@@ -29,9 +29,8 @@ SHAPE = re.compile(r"^(network +ranks|results: results/runs/|report: results/rep
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a page that was run: its command, its exit status, and what it printed."""
+    """A line of a page that was run: its exit status, and what it printed."""
 
-    command: str
     status: int
     output: str
 
@@ -44,20 +43,11 @@ def run(script: str, clone: Path, **variables: str) -> dict[str, Line]:
     text = "".join(
         f"{command}\nstatus=$?; echo; echo '{MARK}' $status\n" for command in commands if command
     )
-    ended = subprocess.run(
-        ["bash", "--noprofile", "--norc", "-c", text],
-        cwd=clone,
-        env={**without_this_environment(), **variables},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=1500,
-    )
+    shell = ["bash", "--noprofile", "--norc", "-c", f"exec 2>&1 </dev/null\n{text}"]
+    ended = completed(shell, clone, {**without_this_environment(), **variables}, timeout=1500)
     parts = re.split(rf"^{MARK} (\d+)$", ended.stdout, flags=re.MULTILINE)
     found = zip(filter(None, commands), parts[::2], parts[1::2], strict=False)
-    return {command: Line(command, int(status), output) for command, output, status in found}
+    return {command: Line(int(status), output) for command, output, status in found}
 
 
 def test_each_line_has_its_own_exit_status(tmp_path: Path) -> None:
