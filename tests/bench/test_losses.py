@@ -25,10 +25,10 @@ def test_throughputs_fall_once_a_year_at_most_if_nothing_has_changed(differ: str
 @pytest.mark.long
 @pytest.mark.parametrize("slowed", ["all", "one network", "one throughput"])
 def test_throughputs_that_fall_are_found(slowed: str) -> None:
-    assert found(FALLS["3 %"], LOSSES[f"{slowed} -50 %"], 5) == (1, 1)
+    assert found(FALLS["3 %"], LOSSES[f"{slowed} -50 %"], 3) == (1, 1)
     if slowed != "one throughput":
-        assert found(FALLS["3 %"], LOSSES[f"{slowed} -15 %"], 10)[0] >= 0.8
-        assert found(FALLS["1.5 %"], LOSSES[f"{slowed} -5 %"], 10)[1] >= 0.7
+        assert found(FALLS["3 %"], LOSSES[f"{slowed} -15 %"], 5)[0] >= 0.8
+        assert found(FALLS["1.5 %"], LOSSES[f"{slowed} -5 %"], 5)[1] >= 0.7
 
 
 @pytest.mark.long
