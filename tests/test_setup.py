@@ -22,7 +22,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.support.whole_sessions import ROOT, completed
+
 ENVIRONMENT = Path(sys.prefix)
 # make passes on what it was given to what it starts, such as these tests.
 SETTING_UP = (
@@ -55,16 +56,8 @@ def run(
     path = environment["PATH"].split(":")
     environment["PATH"] = ":".join(d for d in path if not d.startswith(str(ENVIRONMENT)))
     environment.update(variables or {})
-    return subprocess.run(
-        command,
-        cwd=cwd,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    in_one_stream = ["sh", "-c", 'exec "$@" 2>&1 </dev/null', "sh", *command]
+    return completed(in_one_stream, cwd, environment)
 
 
 @pytest.fixture
