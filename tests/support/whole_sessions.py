@@ -108,7 +108,7 @@ def case_on_two_hosts(tmp_path: Path) -> dict:
     (case,) = [found for found in documents(tmp_path).values() if "outcome" in found]
     assert case["replicas_per_node"] == [1, 1]
     (measured,) = case["outcome"]["rounds"]
-    assert {len(launch["evidence"]) for launch in measured["launches"]} == {1, 2}
+    assert max(len(launch["evidence"]) for launch in measured["launches"]) == 2
     assert case["outcome"]["judgement"]["verdict"] == "INCONCLUSIVE"
     return case
 
