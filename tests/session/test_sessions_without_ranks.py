@@ -6,11 +6,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.support.leftovers import eventually
 from tests.support.warm import Warm
 from tests.support.whole_sessions import (
     BIN,
@@ -208,9 +208,7 @@ def test_a_killed_session_goes_on_where_it_was(
         stderr=subprocess.DEVNULL,
     )
     undecided = "collective_overhead-broadcast-sweep-np2.json"
-    deadline = time.monotonic() + 150
-    while undecided not in documents(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    assert eventually(lambda: undecided in documents(tmp_path), seconds=150)
     process.kill()
     process.wait()
     before = documents(tmp_path)
