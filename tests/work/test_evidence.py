@@ -122,16 +122,17 @@ def test_a_rank_that_reports_nothing_is_a_problem(missing):
     [
         {"loss": math.nan},
         {"loss": math.inf},
-        {"seconds": math.inf},
-        {"seconds": math.nan},
-        {"seconds": 0.0},
-        {"seconds": -1.0},
+        *({"seconds": seconds} for seconds in (math.inf, math.nan, 0.0, -1.0)),
         {"step_seconds": [0.1, math.nan]},
+        {"loss": math.nan, "not_finite_at": 17},
     ],
 )
 def test_a_figure_that_cannot_be_is_a_problem_of_its_rank(values):
     (problem,) = invalid_reasons(changed(launch(HOROVOD_2, SPEEDS), 1, **values))
-    assert "full block of turn 0: rank 1 reported a figure that is not finite" in problem
+    told = "full block of turn 0: rank 1 reported a figure that is not finite"
+    if "not_finite_at" in values:
+        told = "rank 1: the loss is NaN at step 17"
+    assert told in problem
 
 
 @pytest.mark.parametrize("made", [partial(launch, speeds=SPEEDS), with_timestamps])
@@ -178,16 +179,13 @@ def weights(**other: Any) -> dict[str, Any]:
     ],
 )
 def test_the_tensor_that_differs_most_is_named(changes, told):
-    found = evidence.weights_differ(weights(**changes), WEIGHTS)
+    other = weights(**changes)
+    found = evidence.weights_differ(other, WEIGHTS)
     assert found.startswith(told)
     assert bool(found) == bool(told)
-
-
-@pytest.mark.filterwarnings("ignore:invalid value encountered in subtract")
-def test_weights_that_are_not_numbers_do_not_agree_with_themselves():
-    broken = weights(a1=np.array([math.inf]))
-    assert evidence.weights_differ(broken, broken) == "tensor a1 is not finite"
-    assert evidence.weights_differ(WEIGHTS, broken) == "tensor a1 is not finite"
+    if "is not finite" in told:
+        assert evidence.weights_differ(WEIGHTS, other) == told
+        assert evidence.weights_differ(other, other) == told, "not with themselves either"
 
 
 def test_weights_that_differ_by_exactly_the_tolerance_do_not_differ():
@@ -332,10 +330,3 @@ def test_shards_that_have_more_samples_than_the_data_overlap(of_ranks, alone, ov
     both.evidence = [replace(evidence_report(), samples_of_a_pass=count) for count in of_ranks]
     one.evidence = [replace(evidence_report(), samples_of_a_pass=alone)]
     assert bool(evidence.overlap_of_shards(both, one)) is overlap
-
-
-def test_the_step_at_which_a_loss_ceases_to_be_a_number_is_named():
-    found = invalid_reasons(changed(launch(HOROVOD_2, SPEEDS), 1, loss=math.nan, not_finite_at=17))
-    (said,) = found
-    assert "rank 1" in said
-    assert "step 17" in said

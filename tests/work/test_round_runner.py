@@ -79,7 +79,6 @@ class Stage:
     stopped_in: Collection[int] = ()
     was_stopped: bool = False
     forks: bool = False
-    forked: list[bool] = field(default_factory=list)
 
     def monotonic(self) -> float:
         return self.clock
@@ -91,8 +90,7 @@ class Stage:
         self.forks = False
 
     def start(self, arm: Arm, kinds: Collection[BlockKind], **told: Any) -> FakeGroup:
-        self.forked.append(self.forks)
-        self.note(arm, "start", kinds=kinds, **told)
+        self.note(arm, "start", kinds=kinds, forks=self.forks, **told)
         group = FakeGroup(arm, self)
         self.groups.append(group)
         return group
@@ -303,42 +301,35 @@ def launched(measured: Round) -> set[Arm]:
     return {launch.arm for launch in measured.launches}
 
 
-def timed(stage: Stage) -> list[Arm]:
-    """The arms in the order of their timed blocks, warm-up left out."""
-    return [arm for arm, details in stage.of("block") if details["steps"] > WARM_UP_STEPS]
-
-
 # Order -----------------------------------------------------------------------------------------
 
 
 def test_arms_take_turns_forwards_and_backwards(stage):
     make_runner(stage, turns=4).take(0, [HOROVOD_2, MIRRORED_2])
-    first, second = timed(stage)[:2]
+    timed = [arm for arm, details in stage.of("block") if details["steps"] > WARM_UP_STEPS]
+    first, second = timed[:2]
     assert first != second
-    assert timed(stage) == [first, second, second, first, first, second, second, first]
+    assert timed == [first, second, second, first, first, second, second, first]
 
 
-def test_a_turn_that_others_disturbed_is_taken_again(stage):
-    sides = (Side(HOROVOD_2, FULL), Side(MIRRORED_2, FULL))
-    meter = FakeMeter(2)  # the first block of the second turn
-    runner = make_runner(stage, turns=3, pairs=[sides], meter=meter)
-    measured = runner.take(0, [HOROVOD_2, MIRRORED_2])
-    assert set(map(tuple, turns(measured).values())) == {(0, 1, 2, 3)}
-    assert meter.watched == 4
-    found = [is_disturbed(pair) for pair in back_to_back(*blocks_of(measured))]
-    assert found == [False, True, False, False]
-    assert measured.disturbance is not None
-    assert measured.disturbance.foreign_share == pytest.approx(0.5 / (8 * 2 * 0.5))
-
-
-@pytest.mark.parametrize(("is_compared", "taken"), [(True, 6), (False, 3)])
-def test_as_many_turns_are_taken_again_as_there_are_to_be_if_they_are_compared(
-    stage, is_compared, taken
+@pytest.mark.parametrize(
+    ("is_compared", "disturbed", "taken"),
+    # The first block of the second turn, or all of them: as many turns again as there are to be.
+    [(True, [2], 4), (True, range(99), 6), (False, range(99), 3)],
+)
+def test_turns_that_others_disturbed_are_taken_again_if_they_are_compared(
+    stage, is_compared, disturbed, taken
 ):
     pairs = [(Side(HOROVOD_2, FULL), Side(MIRRORED_2, FULL))] * is_compared
-    runner = make_runner(stage, turns=3, pairs=pairs, meter=FakeMeter(*range(99)))
-    measured = runner.take(0, [HOROVOD_2, MIRRORED_2])
+    meter = FakeMeter(*disturbed)
+    measured = make_runner(stage, pairs=pairs, meter=meter).take(0, [HOROVOD_2, MIRRORED_2])
     assert set(map(tuple, turns(measured).values())) == {tuple(range(taken))}
+    if disturbed == [2]:
+        assert meter.watched == taken
+        found = [is_disturbed(pair) for pair in back_to_back(*blocks_of(measured))]
+        assert found == [False, True, False, False]
+        assert measured.disturbance is not None
+        assert measured.disturbance.foreign_share == pytest.approx(0.5 / (8 * 2 * 0.5))
 
 
 @pytest.mark.parametrize(
@@ -371,7 +362,8 @@ def test_arms_that_leave_a_core_idle_start_together():
 @pytest.mark.parametrize("work", WORKS.values())
 def test_ranks_are_forked_unless_their_start_is_what_is_measured(stage, work):
     make_runner(stage, work=work).take(0, [HOROVOD_2])
-    assert set(stage.forked) == {work not in (Startup, WallTime)}
+    ((_, details),) = stage.of("start")
+    assert details["forks"] is (work not in (Startup, WallTime))
     assert not stage.forks, "a server does not outlive its round"
 
 
@@ -419,12 +411,16 @@ def test_what_is_compared_is_measured_one_right_after_the_other(stage):
         (Schedule.FRESH, ["start", "close"] * 3),
     ],
 )
-def test_arms_live_side_by_side_or_one_at_a_time(stage, schedule, order):
-    measured = make_runner(stage, schedule=schedule).take(0, ARMS)
+def test_arms_live_side_by_side_or_one_at_a_time(stage, schedule, order, monkeypatch):
+    monkeypatch.setattr("hvdperf.work.blocks.time", stage)
+    runner = make_runner(stage, schedule=schedule)
+    measured = runner.take(0, ARMS)
     assert [what for _, what, _ in stage.log if what in ("start", "close")] == order
     shared = {details["share_startup"] for _, details in stage.of("start")}
     assert shared == {schedule is Schedule.ALTERNATE}
     assert launched(measured) == set(ARMS)
+    # A turn is 30 steps of 0.01 s on each of three arms.
+    assert runner.work.turn_seconds == pytest.approx(0.9)
 
 
 # How long a block is ---------------------------------------------------------------------------
@@ -448,21 +444,9 @@ def test_a_block_is_long_enough_on_the_fastest_arm_and_as_long_in_later_rounds(
     assert all(block.seconds >= 0.3 for block in chain(*blocks_of(first)))
     stage.step_seconds = {HOROVOD_1: 0.001}
     later = runner.take(1, [HOROVOD_1, HOROVOD_2])
-    found = {
-        block.steps for each in (first, later) for blocks in blocks_of(each) for block in blocks
-    }
-    assert found == {steps}
+    assert {block.steps for block in chain(*blocks_of(first), *blocks_of(later))} == {steps}
     seeds = [details["data_seed"] for _, details in stage.of("start")]
     assert seeds == [1, 1, 2, 2], "every round reads the data in another order"
-
-
-@pytest.mark.parametrize("schedule", list(Schedule))
-def test_the_seconds_of_a_turn_are_those_of_all_arms(stage, schedule, monkeypatch):
-    monkeypatch.setattr("hvdperf.work.blocks.time", stage)
-    runner = make_runner(stage, schedule=schedule)
-    runner.take(0, ARMS)
-    # 30 steps of 0.01 s on each of three arms.
-    assert runner.work.turn_seconds == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize(
@@ -565,7 +549,6 @@ def test_a_start_up_is_measured_without_training(stage):
     assert stage.of("block") == []
     assert len(stage.of("evidence")) == len(stage.of("close")) == 3
     assert all(launch.startup_seconds for launch in measured.launches)
-    assert not any(details["share_startup"] for _, details in stage.of("start"))
 
 
 @pytest.mark.parametrize(
