@@ -11,8 +11,6 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from hvdperf.launch.hub import Hub
 from hvdperf.worker.protocol import Connection, Message
@@ -146,33 +144,6 @@ def test_whoever_greets_otherwise_is_closed(hub, connect, launch, opening):
     sock.sendall(opening if isinstance(opening, bytes) else hello(address, **opening))
     assert closed_by_hub(hub, sock)
     assert listener.hellos == []
-
-
-@given(
-    st.binary(max_size=200)
-    | st.fixed_dictionaries(
-        {},
-        optional=dict.fromkeys(
-            ("token", "hello", "pid", "host"),
-            st.none() | st.integers() | st.text() | st.lists(st.floats() | st.booleans()),
-        ),
-    ).map(lambda value: json.dumps(value).encode())
-)
-@settings(max_examples=40, deadline=None)
-def test_whatever_comes_before_the_greeting_ends_nothing(line):
-    hub, listener = Hub(), Recorder()
-    try:
-        address = hub.expect(listener)
-        host, port, _ = address.rsplit(":", 2)
-        with socket.create_connection((host, int(port)), timeout=SOON) as stranger:
-            stranger.sendall(line + b"\n")
-            assert closed_by_hub(hub, stranger)
-        with socket.create_connection((host, int(port)), timeout=SOON) as rank:
-            rank.sendall(hello(address, 5))
-            until(hub, lambda: listener.hellos)
-        assert list(listener.connections) == [5]
-    finally:
-        hub.close()
 
 
 def test_who_does_not_greet_in_time_is_closed(hub, connect, join, launch, monkeypatch):

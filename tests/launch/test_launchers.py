@@ -125,9 +125,8 @@ def test_how_ranks_ended_is_told_in_words(statuses, ended, fate):
 
 
 def job(scratch: Path, stderr: str) -> MpirunJob:
-    process: Any = None  # is not asked
     (scratch / "stderr").write_text(stderr)
-    return MpirunJob(process, scratch)
+    return MpirunJob(Mock(wait=Mock(return_value=1)), scratch)
 
 
 def test_lines_that_were_tagged_in_pieces_are_whole_again(tmp_path):
@@ -161,9 +160,7 @@ def test_a_rank_that_has_written_nothing_has_mpiruns_last_words(tmp_path):
 
 def test_the_signal_that_mpirun_reports_is_told(tmp_path):
     told = "mpirun noticed that process rank 1 with PID 4711 on node x exited on signal 36"
-    (tmp_path / "stderr").write_text(told)
-    process: Any = Mock(wait=Mock(return_value=1))
-    found = MpirunJob(process, tmp_path)
+    found = job(tmp_path, told)
     assert found.fate(1) == "(killed by signal 36, which has no name)"
     assert found.fate(0) == ""
 
