@@ -447,7 +447,7 @@ def test_errors_come_before_ends_without_a_report_and_these_before_echoes(
     assert failed.cause.startswith(cause)
 
 
-def test_a_rank_that_the_job_ended_does_not_hide_a_lost_host(start, job):
+def test_a_rank_that_the_launcher_ended_does_not_hide_a_lost_host(start, job):
     group, _ = start(leaves, leaves)
     job.lost_slot.return_value = SlotGone(1, "node2", "it has ended")
     failed = failure_of_block(group)
@@ -585,15 +585,6 @@ def test_processes_that_end_before_they_connect_fail_at_once(start, job):
     job.ended.return_value = "ended with status 1"
     with pytest.raises(LaunchFailed, match="it ended with status 1 before the ranks connected"):
         group.wait_ready(SOON)
-
-
-def test_the_session_goes_on_after_a_group_ended_with_its_ranks_connected(start):
-    group, _ = start(RAISES, silent)
-    failure_of_block(group)
-    again, _ = start(obedient, obedient)
-    again.wait_ready(SOON)
-    assert len(again.ask("block", SOON)) == 2
-    again.end()
 
 
 @pytest.mark.parametrize("what", ["pause", "resume", "close"])
