@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -36,23 +37,10 @@ def a_zombie(scratch: Path):
 
 
 @contextmanager
-def a_descriptor(scratch: Path):
-    with open("/dev/zero"):
-        yield
-
-
-@contextmanager
-def shared_memory(scratch: Path):
-    path = scratch / "shared" / "left"
+def a_file(path: Path):
     path.touch()
     yield
     path.unlink()
-
-
-@contextmanager
-def a_file(scratch: Path):
-    (scratch / "left").touch()
-    yield
 
 
 @pytest.fixture
@@ -67,25 +55,24 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-LEFT = {
-    a_process: "processes",
-    a_zombie: "processes",
-    a_descriptor: "file descriptors",
-    shared_memory: "shared memory",
-    a_file: "temporary files",
-}
+LEFT = (
+    ("processes", a_process),
+    ("processes", a_zombie),
+    ("file descriptors", lambda scratch: socket.socket()),
+    ("shared memory", lambda scratch: a_file(scratch / "shared" / "left")),
+    ("temporary files", lambda scratch: a_file(scratch / "left")),
+)
 
 
 @pytest.mark.usefixtures("shared")
 def test_what_is_left_behind_is_named(tmp_path: Path) -> None:
     before = take_census(tmp_path, [PORT])
-    for leave, what in LEFT.items():
+    for what, leave in LEFT:
         with leave(tmp_path):
             table, left = compared(before, take_census(tmp_path, [PORT]))
-            assert any(line.startswith(f"left behind, of {what}: ") for line in left)
-            row = next(line for line in table if line.startswith(what))
-            assert int(row.split()[-1]) == 1
-        (tmp_path / "left").unlink(missing_ok=True)
+        assert any(line.startswith(f"left behind, of {what}: ") for line in left)
+        row = next(line for line in table if line.startswith(what))
+        assert int(row.split()[-1]) == 1
         assert compared(before, take_census(tmp_path, [PORT]))[1] == []
 
 
