@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import socket
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import IPv4Interface
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -189,9 +187,3 @@ def test_the_interface_is_the_one_that_another_host_has_reached(two_networks, mo
 def test_a_slot_carries_out_no_order_that_is_not_listed(order, tmp_path):
     answer = slots_module._carry_out(LocalAgent(tmp_path), order, ())
     assert answer == {"error": f"a slot does not know the order {order!r}"}
-
-
-def test_every_order_that_a_slot_is_given_is_listed():
-    text = Path(slots_module.__file__).read_text()
-    given = re.findall(r'(?:call\(self\._rank, |rank: \(|keys, \()"(\w+)"', text)
-    assert set(given) == set(slots_module._ORDERS)
