@@ -12,11 +12,11 @@ from hvdperf.explain.collectives import library_mismatch
 from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.plan.arms import SWEEP, Arm, Collective, Transfer
 from hvdperf.plan.questions import Fault
-from hvdperf.records.rounds import CollectiveReport, Evidence, Launch, Series, Turns
+from hvdperf.records.rounds import CollectiveReport, Series, Turns
 from hvdperf.work.collectives import Collectives
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.strategies import Strategy
-from tests.support.groups import DEADLINE_S, WORKLOAD, Start, failure_of, horovod
+from tests.support.groups import DEADLINE_S, WORKLOAD, Start, failure_of, horovod, launched
 
 pytestmark = pytest.mark.mpirun
 
@@ -37,14 +37,8 @@ def exchange(group: LiveLaunch, transfer: Transfer, repeats: int = 3, **other: A
     return Series(transfer, 0, reports)
 
 
-def launched(arm: Arm, group: LiveLaunch, *series: Series) -> Launch:
-    """As a round makes it, save for start-up and blocks."""
-    return Launch(
-        arm,
-        0,
-        work=Turns(series=list(series)),
-        evidence=group.reports(Evidence, "evidence", DEADLINE_S),
-    )
+def problems(arm: Arm, group: LiveLaunch, *series: Series) -> list[str]:
+    return Collectives.problems(launched(arm, group, Turns(series=list(series))))
 
 
 @pytest.mark.parametrize("arm", [HOROVOD, BARE], ids=lambda arm: arm.label)
@@ -57,7 +51,7 @@ def test_every_operation_gives_the_right_numbers_of_every_size(start: Start, arm
         for collective in Collective
         for size in (SIZE, 64, 4 * SIZE)
     ]
-    assert Collectives.problems(launched(arm, group, *taken)) == []
+    assert problems(arm, group, *taken) == []
     assert all(len(series.repeats) == 3 for series in taken)
     whole = {
         s.transfer.collective: s.size_bytes for s in taken if s.transfer.tensor_bytes[0] == SIZE
@@ -82,7 +76,7 @@ def test_the_gradients_of_a_model_go_tensor_by_tensor_and_in_one_buffer_beside_i
     taken = exchange(ours, gradients)
     assert [rank.tensors for rank in taken.ranks] == [facts["gradient_tensors"]] * 2
     assert taken.size_bytes == facts["gradient_bytes"]
-    assert Collectives.problems(launched(horovod(2), ours, taken)) == []
+    assert problems(horovod(2), ours, taken) == []
     assert ours.ask("evidence", DEADLINE_S) == before
     blocks = ours.ask("block", DEADLINE_S, kind="full", steps=2)
     assert all(np.isfinite(rank["loss"]) for rank in blocks)
@@ -92,7 +86,7 @@ def test_the_gradients_of_a_model_go_tensor_by_tensor_and_in_one_buffer_beside_i
     whole = exchange(bare, Transfer(Collective.ALLREDUCE, (facts["gradient_bytes"],)))
     assert [rank.tensors for rank in whole.ranks] == [1, 1]
     assert whole.size_bytes == taken.size_bytes
-    assert Collectives.problems(launched(arm, bare, whole)) == []
+    assert problems(arm, bare, whole) == []
     assert library_mismatch([taken], [whole]) == ""
     assert taken.ranks[0].library
 
@@ -115,7 +109,7 @@ def test_numbers_that_are_wrong_are_evidence_against_a_launch_if_they_are_looked
     )
     for collective, said in told.items():
         taken = exchange(group, Transfer(collective, (SIZE,)))
-        found = Collectives.problems(launched(HOROVOD, group, taken))
+        found = problems(HOROVOD, group, taken)
         assert len(found) == 2
         for number, (problem, words) in enumerate(zip(found, said, strict=True)):
             assert f"rank {number}: " in problem
@@ -127,8 +121,8 @@ def test_numbers_that_are_wrong_are_evidence_against_a_launch_if_they_are_looked
 def test_a_rank_that_hangs_in_an_operation_is_named(start: Start) -> None:
     fault = Fault("hang", rank=1, phase="collective")
     group = start("mpirun", HOROVOD, kinds=(), last_phase=Phase.INIT, fault=fault)
-    order = {"collective": "allreduce", "tensor_bytes": [64], "repeats": 1, "check": False}
-    failure = failure_of(lambda: group.ask("collective", 3.0, **order))
+    order: dict[str, Any] = {"collective": "allreduce", "tensor_bytes": [64], "repeats": 1}
+    failure = failure_of(lambda: group.ask("collective", 3.0, check=False, **order))
     assert (failure.rank, failure.phase) == (1, "collective")
 
 
@@ -141,7 +135,7 @@ def test_without_mpi4py_there_is_one_line_and_no_figure(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     group = start("mpirun", BARE, kinds=(), last_phase=Phase.INIT)
     taken = exchange(group, Transfer(Collective.ALLREDUCE, (SIZE,)))
-    first = Collectives.problems(launched(BARE, group, taken))[0]
+    first = problems(BARE, group, taken)[0]
     problem = "the ranks' interpreter has no working mpi4py (no such package)"
     assert f"{problem}: install an mpi4py there" in first
     assert taken.repeats == []

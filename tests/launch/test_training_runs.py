@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from hvdperf.explain import training_runs
-from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.plan.arms import Arm, Workload
 from hvdperf.plan.questions import Fault
-from hvdperf.records.rounds import Evidence, Launch, Run, RunReport, Validation
+from hvdperf.records.rounds import Run, RunReport, Validation
 from hvdperf.work.evidence import weights_differ
 from hvdperf.work.training import Epochs, problems_of_run
 from tests.support.groups import (
@@ -23,6 +22,7 @@ from tests.support.groups import (
     WORKLOAD,
     Start,
     horovod,
+    launched,
     mirrored,
     multiworker,
     single,
@@ -38,11 +38,6 @@ VALIDATED = 40  # records of the test files
 
 def adaptive(workload: Workload = ADAM) -> Workload:
     return replace(workload, learning_rate="adaptive")
-
-
-def launched(arm: Arm, group: LiveLaunch) -> Launch:
-    """As a round makes it, save for start-up and blocks."""
-    return Launch(arm, 0, evidence=group.reports(Evidence, "evidence", DEADLINE_S))
 
 
 def validation_of(ranks: Sequence[RunReport]) -> Validation:
@@ -76,9 +71,7 @@ def test_a_run_of_so_many_steps_ends_with_a_validation_of_everything(
 ) -> None:
     group = start("mpirun", arm)
     ranks = group.reports(RunReport, "run", DEADLINE_S, steps=60, validate=True)
-    launch = launched(arm, group)
-    launch.work = Run(ranks)
-    assert Epochs.problems(launch) == []
+    assert Epochs.problems(launched(arm, group, Run(ranks))) == []
     assert [rank.steps for rank in ranks] == [60] * arm.processes
     validation = validation_of(ranks)
     assert validation.samples == VALIDATED

@@ -19,6 +19,7 @@ from hvdperf.machine.placement import local_offers, place
 from hvdperf.machine.stack import find_mpirun
 from hvdperf.plan.arms import Arm, Workload
 from hvdperf.records.outcome import Failure
+from hvdperf.records.rounds import Evidence, Launch, Turns
 from hvdperf.work.round_runner import CORRECTNESS_STEPS
 from hvdperf.worker.strategies import Strategy
 
@@ -62,6 +63,12 @@ def multiworker(world_size: int, workload: Workload = WORKLOAD) -> Arm:
 
 def single(workload: Workload = WORKLOAD) -> Arm:
     return Arm(workload, Strategy.SINGLE, 1)
+
+
+def launched(arm: Arm, group: LiveLaunch, work: Any = None) -> Launch:
+    """Return the launch as a round makes it at the end, save for its start-up."""
+    evidence = group.reports(Evidence, "evidence", DEADLINE_S)
+    return Launch(arm, 0, work=work or Turns(), evidence=evidence)
 
 
 def failure_of(do: Callable[[], object]) -> Failure:
