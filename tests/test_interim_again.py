@@ -19,7 +19,7 @@ from tests.support.rule_again import correlation_again, early_bounds, exact_boun
 
 RULES = (Floor.at(0.9), REGRESSION, Band(0.9, 1.1111), Ceiling(1.1))
 LOOKS = ((8,), (8, 12), (8, 12, 24), (12,))
-SESSIONS = 300
+SESSIONS = 200
 
 
 def session(generator, most_rounds):
@@ -72,7 +72,7 @@ def test_what_an_early_look_needs_is_told_where_there_can_be_one(turns, noise, t
 
 def test_both_say_the_same_after_24_rounds():
     generator = np.random.default_rng(24)
-    for _ in range(200):
+    for _ in range(60):
         figures = generator.normal(generator.normal(0, 0.05), 0.1, (24, 1)).tolist()
         for rule in RULES:
             found = judge_rounds(figures, rule, (8, 12, 24), Noise()).verdict
