@@ -62,32 +62,31 @@ def test_a_session_has_its_sections(tmp_path):
     assert {name: explains[name] for name in wanted} == wanted
 
 
-def test_facts_tell_when_where_and_how_a_session_was_measured(tmp_path):
-    command = "pytest perf/ -k 'weak or strong'"
+def test_the_head_tells_when_where_and_how_a_session_was_measured(tmp_path):
+    command, launched = "pytest perf/ -k 'weak or strong'", "mpirun --bind-to none"
     asked = Asked(thresholds=ThresholdsFile("cpu-unknown.toml", "863b84ae"))
-    facts = report_of(
-        session_of(tmp_path, GOOD, hosts=("node7",), command=command, asked=asked)
-    ).facts
-    assert facts["began"] == "Saturday, 31 January 2026, 23:59 UTC"
-    assert facts["host"] == "node7"
-    assert facts["thresholds"] == "cpu-unknown.toml, hash 863b84ae"
-    assert facts["command"] == command
-    # Nothing is told of a library of MPI that is not known.
-    assert facts["stack"] == "TensorFlow 2.18.1, Horovod 0.28.1"
-    assert facts["world sizes"] == "1, 2"
-
-
-def test_the_head_tells_settings_and_how_ranks_were_launched(tmp_path):
-    directory = session_of(tmp_path, GOOD, launched="mpirun --bind-to none")
+    directory = session_of(
+        tmp_path, GOOD, hosts=("node7",), asked=asked, command=command, launched=launched
+    )
     settings = {"horovod_cycle_time_ms": 100, "thread_settings": ["OMP_NUM_THREADS=1"]}
     edit(directory, settings, "fingerprint")
     report = report_of(directory)
-    assert report.facts["ranks"] == "mpirun --bind-to none"
+    wanted = {
+        "began": "Saturday, 31 January 2026, 23:59 UTC",
+        "host": "node7",
+        "thresholds": "cpu-unknown.toml, hash 863b84ae",
+        "command": command,
+        # Nothing is told of a library of MPI that is not known.
+        "stack": "TensorFlow 2.18.1, Horovod 0.28.1",
+        "world sizes": "1, 2",
+        "ranks": launched,
+    }
+    assert {name: report.facts[name] for name in wanted} == wanted
     for name in ("HOROVOD_CYCLE_TIME=100", "OMP_NUM_THREADS=1"):
         assert sum(name in warning for warning in report.warnings) == 1
-    text = markdown(report)
-    assert "HOROVOD_CYCLE_TIME=100" in text.partition("##")[0]
-    assert "mpirun --bind-to none" in text.partition("##")[0]
+    head = markdown(report).partition("##")[0]
+    assert "HOROVOD_CYCLE_TIME=100" in head
+    assert launched in head
 
 
 def test_the_head_names_every_case_that_was_measured_before_a_session_was_resumed(tmp_path):
