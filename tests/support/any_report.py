@@ -62,16 +62,15 @@ def board(text: str = "x", rows: int = 2, verdict: Verdict = Verdict.FAIL) -> Fi
 
 def report(text: str = "x", figures: int = 2, rows: int = 2) -> Report:
     """Return a report with the text in every place that may have one."""
-    table = Table((*COLUMNS, Column("more", text, text)), ())
-    cells = board(text, rows).table.rows
-    of_section = tuple(
-        Figure(
-            f"figure-{number}",
-            f"Figure {number}: {text}",
-            text,
-            Table(table.columns, tuple({**row, "more": text, "bytes": number} for row in cells)),
-        )
+    columns = (*COLUMNS, Column("more", text, text))
+    cells = [{**row, "more": text} for row in board(text, rows).table.rows]
+    tables = (
+        Table(columns, tuple({**row, "bytes": number} for row in cells))
         for number in range(figures)
+    )
+    of_section = tuple(
+        Figure(f"figure-{number}", f"Figure {number}: {text}", text, table)
+        for number, table in enumerate(tables)
     )
     return Report(
         title=f"T {text}",
