@@ -12,8 +12,7 @@ import pytest
 from hvdperf.plan.questions import against, fault_cases, weak_scaling
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.documents import Asked, ThresholdsFile
-from hvdperf.records.outcome import Outcome
-from hvdperf.records.rounds import Round
+from hvdperf.records.outcome import Outcome, each_launch
 from hvdperf.report.methods import SENTENCES, _facts, methods
 from hvdperf.verdict import Noise
 from tests.report.cases import known, recorded_session
@@ -197,10 +196,11 @@ def test_what_ranks_exchanged_gradients_by_is_told_where_it_is_known(tmp_path):
     assert "reduced gradients by" not in said(on_gpus)
 
 
-def with_rate(measured: Round, rate: float) -> Round:
-    for launch in measured.launches:
+def with_rate(rate: float) -> Outcome:
+    made = outcome(weak_scaling(WORKLOAD, 2), [0.9] * 6)
+    for _, _, launch in each_launch([made]):
         launch.evidence = [replace(rank, learning_rate=rate) for rank in launch.evidence]
-    return measured
+    return made
 
 
 def judged(**judgement: Any) -> Outcome:
@@ -213,10 +213,7 @@ def judged(**judgement: Any) -> Outcome:
         (judged(widened=1.25), "factor of 1.25"),
         (judged(early=Noise(0.05, 0.0, "assumed")), "5.0 % (assumed)"),
         (outcome(fault_cases(WORKLOAD, 2)[0], [0.9] * 6), fault_cases(WORKLOAD, 2)[0].variant),
-        (
-            replace(WEAK, rounds=tuple(with_rate(each, 0.0425) for each in WEAK.rounds)),
-            "learning rate of 0.0425",
-        ),
+        (with_rate(0.0425), "learning rate of 0.0425"),
     ],
 )
 def test_what_a_case_was_measured_with_and_judged_by_is_told(tmp_path, case, told):
