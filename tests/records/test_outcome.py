@@ -15,7 +15,7 @@ from hvdperf.plan.questions import (
     recipes,
     weak_scaling,
 )
-from hvdperf.records.outcome import Measure, figures_of_launches, throughputs
+from hvdperf.records.outcome import Measure, each_launch, figures_of_launches, throughputs
 from hvdperf.verdict import Verdict
 from hvdperf.work.blocks import turns_of
 from tests.support.reports import cases_of
@@ -77,8 +77,7 @@ def test_memory_is_that_of_the_largest_rank():
 def test_another_precision_does_not_count(tmp_path):
     (bf16,) = (each for each in recipes(WORKLOAD, 2) if each.variant == "bf16")
     (case,) = cases_of(tmp_path, outcome(bf16, RATIOS))
-    for measured in case.rounds:
-        for launch in measured.launches:
-            if launch.arm.workload.precision == WORKLOAD.precision:
-                turns_of(launch).blocks = []
+    for _, _, launch in each_launch([case]):
+        if launch.arm.workload.precision == WORKLOAD.precision:
+            turns_of(launch).blocks = []
     assert throughputs([case]) == {}

@@ -23,7 +23,7 @@ from hvdperf.plan.questions import (
     throughput,
     weak_scaling,
 )
-from hvdperf.records.outcome import Failure
+from hvdperf.records.outcome import Failure, each_launch
 from hvdperf.records.rounds import Turns
 from hvdperf.report.cases import at_95
 from hvdperf.report.content import Section
@@ -221,9 +221,8 @@ def test_a_script_whose_steps_count_as_samples_is_named(batch, told):
 def test_a_ratio_without_a_throughput_has_a_row_and_what_is_only_started_has_none():
     broken = outcome(weak_scaling(OTHER, 2), (), verdict=Verdict.FAIL)
     started = outcome(startup(OTHER, 4)[0], [1.1] * 6, Ceiling(2.0))
-    for measured in started.rounds:
-        for launch in measured.launches:
-            launch.work = Turns([], [])
+    for _, _, launch in each_launch([started]):
+        launch.work = Turns([], [])
     figure = known(overview(cases_with(outcome(WEAK, [0.9] * 6), broken, started)))
     row = figure.table.rows[-1]
     assert (row["model"], row["world_size"], row["verdict"]) == ("vgg_16_s", 2, "FAIL")

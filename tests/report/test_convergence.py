@@ -11,6 +11,7 @@ import pytest
 
 from hvdperf.plan.questions import fixed_time
 from hvdperf.records.documents import Case
+from hvdperf.records.outcome import each_launch
 from hvdperf.records.rounds import Run
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.convergence import section
@@ -116,10 +117,9 @@ def test_losses_that_are_none_are_left_out():
 def trained_for_a_time(**report: Any) -> Case:
     """Rounds that ended after 100 and after 101 steps. report: of what they say besides."""
     measured = outcome(fixed_time(WORKLOAD, 2), [0.9] * 2)
-    for each in measured.rounds:
-        for launch in each.launches:
-            own = replace(run_report(steps=100 + each.number, seconds=10.0), **report)
-            launch.work = Run([own] * launch.arm.world_size)
+    for _, each, launch in each_launch([measured]):
+        own = replace(run_report(steps=100 + each.number, seconds=10.0), **report)
+        launch.work = Run([own] * launch.arm.world_size)
     return case_with(measured)
 
 

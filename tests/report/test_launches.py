@@ -15,7 +15,7 @@ from hvdperf.plan.arms import AA, AGAINST, BlockKind, Schedule, Side
 from hvdperf.plan.comparisons import Question
 from hvdperf.plan.questions import memory, parity, startup, weak_scaling
 from hvdperf.records.documents import Case
-from hvdperf.records.outcome import Outcome
+from hvdperf.records.outcome import Outcome, each_launch
 from hvdperf.records.rounds import Run
 from hvdperf.report.content import Figure, Row
 from hvdperf.report.sections import launches
@@ -275,10 +275,8 @@ def test_what_is_allowed_grows_by_the_ceiling():
 def grown(world_size: int, rounds: int = 2, rule: Any = None) -> Case:
     """Rank i grows by i kB a step."""
     measured = outcome(memory(WORKLOAD, world_size), [1.0] * rounds, rule)
-    for each in measured.rounds:
-        for launch in each.launches:
-            ranks = range(world_size)
-            launch.work = Run([run_report(steps=300, growth=1e3 * rank) for rank in ranks])
+    for _, _, launch in each_launch([measured]):
+        launch.work = Run([run_report(steps=300, growth=1e3 * r) for r in range(world_size)])
     return case_with(measured)
 
 
