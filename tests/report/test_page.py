@@ -221,7 +221,7 @@ def test_a_mark_tells_its_numbers(drawn: Page) -> None:
 def test_nothing_of_a_session_is_cut_that_is_read_first(blank: Page) -> None:
     open_page(blank, "session")
     draw_all(blank)
-    for width in (1280, 1440):
+    for width in (1440, 1280):
         blank.set_viewport_size({"width": width, "height": 900})
         cut = blank.evaluate("""() => [
             document.documentElement,
