@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -66,37 +65,28 @@ def test_where_nothing_can_be_swapped_that_is_said(tmp_path):
             other_data(directory, tmp_path / "other")
 
 
-@pytest.fixture
-def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, ...]:
-    """Two training shards of ImageNet and one to validate with, and a cache of their own."""
-    monkeypatch.setattr(data, "CACHE", tmp_path / "cache")
-    return write_imagenet(tmp_path / "imagenet", shards=2, per_shard=3)
-
-
 @pytest.mark.long
-def test_records_of_imagenet_are_read_once_for_each_copy(shards, monkeypatch):
+def test_records_of_imagenet_are_read_once_for_each_copy(tmp_path, monkeypatch):
+    monkeypatch.setattr(data, "CACHE", tmp_path / "cache")
+    shards = write_imagenet(tmp_path / "imagenet", shards=2, per_shard=3)
     folder = str(shards[0].parent)
     found = open_data("imagenet", folder)
     assert found.located is not None
     assert found.located.counts == {"train": 6, "validation": 3}
+    (kept,) = (tmp_path / "cache").iterdir()
+    counts = kept.read_text()
     with monkeypatch.context() as patch:
-        patch.setattr("hvdperf.plan.data.run", pytest.fail)
+        patch.setattr(data, "_run", pytest.fail)
         assert open_data("imagenet", folder) == found
+        # What reads the shards says the same again, after seconds in which it imports TensorFlow.
+        patch.setattr(data, "_run", lambda *_: counts)
+        for damaged in ("", "[1]", "1", '{"records": 1}'):
+            kept.write_text(damaged)
+            assert open_data("imagenet", folder) == found
+            assert kept.read_text() == counts
     content = shards[1].read_bytes()
     shards[1].write_bytes(content[: len(content) // 2] + b"\0" + content[len(content) // 2 + 1 :])
     with pytest.raises(UserError) as refused:
         open_data("imagenet", folder)
     assert str(refused.value).startswith(f"--data-dir: {shards[1]}: record 1 does not fit its")
     assert "\n" not in str(refused.value)
-
-
-def test_a_damaged_cache_of_imagenet_is_made_again(shards, tmp_path, monkeypatch):
-    # What reads the shards tells the same each time, after it has imported TensorFlow for seconds.
-    monkeypatch.setattr(data, "_run", cache(data._run))
-    found = open_data("imagenet", str(shards[0].parent))
-    (kept,) = (tmp_path / "cache").iterdir()
-    whole = kept.read_text()
-    for content in ("", "[1]", "1", '{"records": 1}'):
-        kept.write_text(content)
-        assert open_data("imagenet", str(shards[0].parent)) == found
-        assert kept.read_text() == whole

@@ -15,11 +15,25 @@ from hvdperf.plan.questions import FAULT_CASES
 
 COMPLETE = """\
 models = ["vgg_16_s", "resnet_50_s"]
+sentinels = ["resnet_v2_101_t"]
+oversubscribed = ["vgg_16_s"]
+questions = ["parity", "horovod_overhead"]
 dataset = "cifar10"
 batch = 16
 budget_s = 90
 schedule = "fresh"
 world_sizes = [1, 2, 8]
+parity_from = 2
+
+[representatives]
+recipe = ["vgg_16_s"]
+
+[fault_cases]
+aa = ["vgg_16_s"]
+
+[runs]
+epochs = 3
+wall_time_steps = 2
 
 [sampling]
 looks = [8, 12]
@@ -29,12 +43,6 @@ min_block_seconds = 0.5
 min_block_steps = 7
 startup_deadline_s = 100
 block_deadline_s = 20.5
-"""
-REQUIRED = """\
-models = ["vgg_16_s"]
-dataset = "cifar10"
-batch = 16
-budget_s = 90
 """
 
 
@@ -72,42 +80,12 @@ def test_every_setting_is_read(write):
         startup_deadline_s=100.0,
         block_deadline_s=20.5,
     )
-
-
-def test_where_parity_begins_and_whose_communication_is_judged_on_shared_cores(write):
-    profile = load_profile(write('parity_from = 2\noversubscribed = ["vgg_16_s"]\n' + REQUIRED))
+    assert profile.runs == Runs(epochs=3, wall_time_steps=2)
+    assert profile.sentinels == ("resnet_v2_101_t",)
     assert profile.parity_from == 2
     assert profile.oversubscribed == ("vgg_16_s",)
-    assert "mine.toml: oversubscribed: unknown network" in complaint(
-        write('oversubscribed = ["vgg_61_s"]\n' + REQUIRED)
-    )
-
-
-def test_a_profile_may_leave_questions_out(write):
-    asked = load_profile(write('questions = ["parity", "horovod_overhead"]\n' + REQUIRED)).questions
-    assert asked == (Question.PARITY, Question.HOROVOD_OVERHEAD)
-    wrong = write('questions = ["parity", "price"]\n' + REQUIRED)
-    assert "questions[1]: unknown value 'price'; known are weak_scaling, " in complaint(wrong)
-
-
-def test_how_long_runs_are_and_what_is_only_traced(write):
-    runs = "[runs]\nepochs = 3\nseconds = 2.5\n"
-    profile = load_profile(write('sentinels = ["resnet_v2_101_t"]\n' + REQUIRED + runs))
-    assert profile.runs == Runs(epochs=3, seconds=2.5)
-    assert profile.sentinels == ("resnet_v2_101_t",)
-    one_step = write(REQUIRED + "[runs]\nwall_time_steps = 1\n")
-    assert "runs.wall_time_steps: " in complaint(one_step)
-
-
-def test_a_question_may_be_asked_of_some_networks_only(write):
-    of = "[representatives]\nrecipe = ['vgg_16_s']\n"
-    assert load_profile(write(REQUIRED + of)).representatives == {Question.RECIPE: ("vgg_16_s",)}
-    assert "representatives.swap: unknown value 'swap'; known are weak_scaling" in complaint(
-        write(REQUIRED + "[representatives]\nswap = ['vgg_16_s']\n")
-    )
-    assert "representatives.memory: unknown network 'vgg'" in complaint(
-        write(REQUIRED + "[representatives]\nmemory = ['vgg']\n")
-    )
+    assert profile.questions == (Question.PARITY, Question.HOROVOD_OVERHEAD)
+    assert profile.representatives == {Question.RECIPE: ("vgg_16_s",)}
 
 
 def test_the_nightly_profile_asks_every_question_of_some_network_that_it_trains():
@@ -117,7 +95,7 @@ def test_the_nightly_profile_asks_every_question_of_some_network_that_it_trains(
 
 
 def test_a_name_is_looked_up_in_the_directory(write, tmp_path):
-    write(REQUIRED, name="weekly")
+    write(COMPLETE, name="weekly")
     assert load_profile("weekly", tmp_path).name == "weekly"
     assert "unknown profile 'nope': known are default, gpu, history, nightly" in complaint("nope")
     assert "absent.toml: cannot be read: No such file" in complaint(tmp_path / "absent.toml")
@@ -132,6 +110,12 @@ def test_a_name_is_looked_up_in_the_directory(write, tmp_path):
         ("[1, 2, 8]", "[1, 1]", "world_sizes: lists 1 2 times"),
         ("[8, 12]", "[]", "sampling.looks: Expected `array` of length >= 1"),
         ("[sampling]", "[[sampling]]", "sampling: Expected `table`, got `array`"),
+        ('["parity"', '["price"', "questions[0]: unknown value 'price'; known are weak_scaling, "),
+        ("recipe =", "swap =", "representatives.swap: unknown value 'swap'; known are "),
+        ('recipe = ["vgg_16', 'recipe = ["vgg', "representatives.recipe: unknown network 'vgg_s'"),
+        ("aa =", "slow11 =", "fault_cases.slow11: unknown fault case; known are aa, slow5, "),
+        ('oversubscribed = ["v', 'oversubscribed = ["w', "oversubscribed: unknown network"),
+        ("wall_time_steps = 2", "wall_time_steps = 1", "runs.wall_time_steps: "),
         ('"vgg_16_s", "resnet_50_s"', "", "models: name a network, or give scripts"),
     ],
 )
@@ -176,23 +160,21 @@ def test_the_nightly_profile_has_every_small_network():
     assert set(load_profile("nightly").sentinels) == thin
 
 
-def test_the_profile_of_trust_injects_every_fault(write):
+def test_the_profile_of_trust_injects_every_fault():
     assert set(load_profile("trust").fault_cases) == set(FAULT_CASES)
     assert not load_profile("default").fault_cases
-    path = write(REQUIRED + '[fault_cases]\nslow11 = ["vgg_16_s"]\n')
-    assert "fault_cases.slow11: unknown fault case; known are aa, slow5, " in complaint(path)
 
 
 def test_the_command_line_comes_before_the_profile():
     options = Options(
-        models=("vgg_16_s, resnet_50_s",),
+        models=("vgg_16_s, resnet_50_s", "lstm_s"),
         world_sizes="2,1",
         dataset="synthetic",
         batch_size=7,
         budget_minutes=1.5,
     )
     profile = resolve_profile(options)
-    assert profile.models == ("vgg_16_s", "resnet_50_s")
+    assert profile.models == ("vgg_16_s", "resnet_50_s", "lstm_s")
     assert profile.world_sizes == (1, 2)
     assert (profile.dataset, profile.batch, profile.budget_s) == ("synthetic", 7, 90.0)
 
@@ -207,22 +189,11 @@ def test_precision_is_a_policy_of_keras_or_a_share():
             _ = refused.policy, refused.interval
 
 
-def test_networks_of_several_options_are_added_up():
-    options = Options(models=("vgg_16_s,lstm_s", "resnet_50_s"))
-    assert resolve_profile(options).models == ("vgg_16_s", "lstm_s", "resnet_50_s")
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"batch_size": 10**400}, f"--batch-size {10**400}: must be at most 2147483647"),
-        ({"image_size": 10**11}, f"--image-size {10**11}: must be at most 2147483647"),
-    ],
-)
-def test_what_no_tensor_can_hold_is_refused(changes, said):
-    with pytest.raises(UserError) as caught:
-        resolve_profile(Options(**changes))
-    assert str(caught.value) == said
+@pytest.mark.parametrize("option", ["batch_size", "image_size"])
+def test_what_no_tensor_can_hold_is_refused(option):
+    said = f"--{option.replace('_', '-')} 10+: must be at most 2147483647"
+    with pytest.raises(UserError, match=said):
+        resolve_profile(Options(**{option: 10**11}))
 
 
 def test_one_fault_is_injected_and_a_second_is_refused():

@@ -84,15 +84,14 @@ class TestRules:
         rules = {example.rule(Case(question, "vgg_16", 1, 1)) for question in asked}
         assert rules == {Band(0.5, 1.05)}
 
-    def test_units_of_ceilings_are_those_of_their_figures(self, write):
-        thresholds = load_thresholds(write('"startup_init/*/np*/*" = 2\n"memory/*/np*/*" = 1.02\n'))
+    def test_units_are_those_of_their_figures(self, write):
+        lines = '"startup_init/*/np*/*" = 2\n"memory/*/np*/*" = 1.02\n"throughput/*/np2/*" = 310\n'
+        thresholds = load_thresholds(write(lines))
         assert thresholds.rule(Case(Question.STARTUP_INIT, "vgg_16", 2, 1)) == Ceiling(2.0)
         assert str(thresholds.rule(Case(Question.MEMORY, "vgg_16", 2, 1))) == "<= 1.02"
 
-    def test_a_floor_of_a_speed_may_be_above_one(self, write):
-        thresholds = load_thresholds(write('"throughput/*/np2/*" = 310\n'))
         rule = thresholds.rule(Case(Question.THROUGHPUT, "vgg_16", 2, 1))
-        assert rule == SpeedFloor.at(310.0)
+        assert rule == SpeedFloor.at(310.0), "it may be above one"
         assert str(rule) == ">= 310 samples/s"
 
     def test_a_variant_may_have_a_line_of_its_own(self, write):
@@ -103,17 +102,6 @@ class TestRules:
         assert thresholds.rule(case._replace(variant="nofuse")) == Floor.at(0.5)
         line = thresholds.pasteable_line(case, [math.log(0.8)] * 6)
         assert line == '"gradient_reduction:fp16/vgg_16/np2/one-node" = 0.77'
-
-    def test_a_sweep_is_no_network_and_has_its_lines(self, write):
-        lines = (
-            '"collective_overhead:allgather/sweep/np*/*" = 30\n"collective_overhead/*/np*/*" = 9\n'
-        )
-        thresholds = load_thresholds(write(lines))
-        case = Case(Question.COLLECTIVE_OVERHEAD, "sweep", 2, 1, "allgather")
-        assert thresholds.rule(case) == Ceiling(30.0, unit="")
-        assert thresholds.rule(case._replace(variant="broadcast")) == Ceiling(9.0, unit="")
-        line = thresholds.pasteable_line(case, [math.log(4.0)] * 6)
-        assert line == '"collective_overhead:allgather/sweep/np2/one-node" = 4.12'
 
 
 class TestMalformed:
@@ -149,11 +137,11 @@ class TestMalformed:
         [
             ('label = "a"\n[thresholds]\n', "match: this key is missing"),
             (
-                'label = "a"\n[match]\ndevice = "tpu"\n[thresholds]\n',
+                HEAD.replace('"cpu"', '"tpu"'),
                 "match.device: unknown value 'tpu'; known are cpu, gpu",
             ),
             (
-                'label = "a"\n[match]\ndevice = "cpu"\ngpu_name = "V100"\n[thresholds]\n',
+                HEAD.replace('"cpu"', '"cpu"\ngpu_name = "V"'),
                 'match.gpu_name: needs device = "gpu"',
             ),
             (
@@ -233,12 +221,9 @@ class TestSelect:
 
 
 class TestShippedClasses:
-    def test_an_unknown_cpu_machine_has_every_rule(self):
+    def test_an_unknown_cpu_machine_has_its_own_file(self):
         thresholds = select(CPU)
         assert thresholds.path.name == "cpu-unknown.toml"
-        for question in BY_PROFILES:
-            for model in NETWORKS:
-                assert thresholds.rule(Case(question, model, 2, 1)) is not None
         assert thresholds.rule(Case(PARITY, "vgg_16_s", 2, 1)) == Band(0.88, 1.5)
 
     @pytest.mark.parametrize(
@@ -254,25 +239,21 @@ class TestShippedClasses:
     def test_v100_nodes_have_the_published_floors(self, model, one_node, across):
         thresholds = select(V100)
         assert thresholds.path.name == "gpu-v100.toml"
+        assert str(thresholds.rule(Case(PARITY, model, 4, 1))) == "0.95 to 1.05"
         for world_size, nodes, floor in ((2, 1, one_node), (4, 1, one_node), (8, 2, across)):
             assert thresholds.rule(Case(WEAK, model, world_size, nodes)) == Floor.at(floor)
         a100 = Machine("host", (0, 1), gpus=(Gpu("GPU-0", "NVIDIA A100-SXM4-40GB"),) * 8)
         assert select(a100).rule(Case(WEAK, "resnet_50", 8, 1)) == Floor.at(0.88)
 
-    @pytest.mark.parametrize("machine", [H100, V100], ids=["unknown", "known"])
-    def test_a_first_night_on_any_gpu_has_every_rule(self, machine):
+    @pytest.mark.parametrize("machine", [CPU, H100, V100], ids=["cpu", "unknown", "known"])
+    def test_a_first_night_on_any_machine_has_every_rule(self, machine):
         thresholds = select(machine)
         # Comparisons with bare MPI are not judged on GPUs.
-        judged = {each for each in BY_PROFILES if each.spec.work != "collectives"}
+        judged = {each for each in BY_PROFILES if each.spec.work != "collectives" or machine is CPU}
         for question in judged:
             for model in NETWORKS:
                 for size, nodes in ((2, 1), (8, 1), (16, 2)):
                     assert thresholds.rule(Case(question, model, size, nodes)) is not None
-
-    def test_v100_nodes_hold_parity_to_5_percent(self):
-        band = select(V100).rule(Case(PARITY, "vgg_16", 4, 1))
-        assert isinstance(band, Band)
-        assert (band.low, band.high) == pytest.approx((0.95, 1 / 0.95), abs=1e-4)
 
     def test_nothing_is_published_for_small_variants(self):
         thresholds = load_thresholds(THRESHOLDS / "gpu-v100.toml")
@@ -318,7 +299,6 @@ class TestProposals:
             # No floor is above one.
             (WEAK, math.log(1.2), Floor.at(1.0)),
             (PARITY, 0.001, Band(0.949, 1.053)),
-            (Question.CONVERGENCE_LOSS, 0.001, Band(0.949, 1.053)),
             # A lasting difference widens a band.
             (PARITY, math.log(1.2), Band(0.833, 1.2)),
             (TRACE, math.log(0.02), Ceiling(0.0206)),
@@ -331,14 +311,6 @@ class TestProposals:
     def test_a_quiet_machine_gets_a_rule_of_three_digits(self, question, observed, rule):
         assert proposed_rule(question, [observed] * 6, 6) == rule
         assert judge([observed] * 6, rule).verdict is Verdict.PASS
-
-    def test_more_rounds_allow_a_higher_floor(self):
-        (observed,) = sessions(math.log(0.85), 0.1, 50, 1, seed=5)
-        rules = [proposed_rule(WEAK, observed, rounds) for rounds in (6, 12, 24)]
-        floors = [rule.pass_from for rule in rules if isinstance(rule, Floor)]
-        assert len(floors) == 3
-        assert floors == sorted(floors)
-        assert floors[0] < floors[-1]
 
     @pytest.mark.parametrize(("question", "rounds"), [(WEAK, 6), (PARITY, 5)])
     def test_as_many_rounds_as_bound_something(self, question, rounds):
@@ -369,11 +341,10 @@ class TestPasteableLine:
         assert judge(observed, rule).verdict is Verdict.PASS
 
     @pytest.mark.parametrize("observed", [[math.log(0.8)], [math.log(0.8)] * 6, [-0.2, math.nan]])
-    def test_few_observations_are_enough_for_a_line(self, write, observed):
-        line = load_thresholds(write("")).pasteable_line(Case(WEAK, "vgg_16", 2, 1), observed)
-        assert line.startswith('"weak_scaling/vgg_16/np2/one-node" = 0.7')
-
-    @pytest.mark.parametrize("observed", [[], [math.nan]])
-    def test_there_is_no_line_without_a_figure(self, write, observed):
+    def test_few_observations_are_enough_for_a_line_but_not_none(self, write, observed):
+        case = Case(WEAK, "vgg_16", 2, 1)
         thresholds = load_thresholds(write(""))
-        assert thresholds.pasteable_line(Case(WEAK, "vgg_16", 2, 1), observed) == ""
+        line = thresholds.pasteable_line(case, observed)
+        assert line.startswith('"weak_scaling/vgg_16/np2/one-node" = 0.7')
+        assert thresholds.pasteable_line(case, []) == ""
+        assert thresholds.pasteable_line(case, [math.nan]) == ""
