@@ -10,15 +10,14 @@ import pytest
 
 from hvdperf.script.checks import problems, remarks
 from hvdperf.script.recorded import Rank, last_job
-from tests.script.test_terms import SAME, changed, made, of_steps, steps, told
+from tests.script.test_terms import SAME, SOUND, changed, made, of_steps, told
 
-SOUND = made([steps(60, *SAME)] * 2)
 SILENT = of_steps(changed(SOUND, exchanged={}), exchanges=False)
 
 
 def reading(*batches: Sequence[float], epoch: int = 0) -> list[Rank]:
     """Return sound ranks that read these batches. epoch: the length of the data set of each."""
-    ranks = made([steps(len(each), *SAME) for each in batches], hosts=("a",) * len(batches))
+    ranks = made([[SAME] * len(each) for each in batches], hosts=("a",) * len(batches))
     own = zip(ranks, batches, strict=True)
     return [replace(rank, batches=tuple(each), epoch=epoch) for rank, each in own]
 
@@ -78,7 +77,7 @@ def of_own_weights(ranks: Sequence[Rank], **fields: object) -> list[Rank]:
 
 
 def test_a_sound_training_fails_no_check() -> None:
-    (single,) = made([steps(60, *SAME)])
+    (single,) = made([[SAME] * 60])
     first, second = SOUND
     busy = [2.0] * 300 + [1.0] * 300
     for ranks in (
@@ -137,7 +136,7 @@ def test_ranks_of_process_sets_have_weights_and_data_of_their_own() -> None:
 def test_of_several_jobs_the_last_is_told() -> None:
     """A job after one of another size keeps its ranks: its rank 1 is no part of the job before,
     which had none or whose rank 1 wrote nothing."""
-    (single,) = made([steps(60, *SAME)])
+    (single,) = made([[SAME] * 60])
     second = [
         replace(each, marks={"process": 200.0 - each.rank, "python": 201.0}, written_at=300.0)
         for each in SOUND
@@ -149,7 +148,7 @@ def test_of_several_jobs_the_last_is_told() -> None:
 
 def alone(rank: int, connected: int, launched: int = 2) -> Rank:
     """Return a process of a launcher that trains without the others."""
-    (found,) = made([steps(60, *SAME)])
+    (found,) = made([[SAME] * 60])
     silent = replace(found.series[0], exchanges=False)
     own = (rank, launched)
     return replace(found, series=(silent,), exchanged={}, launched=own, connected=connected)

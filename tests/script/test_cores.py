@@ -15,11 +15,11 @@ from tests.script.test_terms import (
     BETWEEN,
     COMPUTE,
     SAME,
+    SOUND,
     changed,
     known,
     made,
     of_steps,
-    steps,
     told,
 )
 
@@ -32,7 +32,7 @@ def with_pause(cpu: float, delayed: float, switches: float) -> list[Rank]:
     """Return ranks of which the last one needs LONG seconds more for its step number AT, with what
     its process did meanwhile."""
     late = [[LONG if number == AT else BETWEEN, *SAME[1:]] for number in range(200)]
-    first, second = made([steps(200, *SAME), late])
+    first, second = made([[SAME] * 200, late])
     row = second.series[0].rows[AT]
     pause = Pause(row.before, row.before + LONG, cpu, delayed, switches, USUAL)
     return [first, replace(second, pauses=(pause,))]
@@ -79,21 +79,20 @@ def using(ranks: list[Rank], cores: tuple[int, ...], busy: float, delayed: float
 
 
 def test_other_processes_on_the_cores_are_told_if_they_disturb() -> None:
-    ranks = made([steps(60, *SAME)] * 2)
-    (group,) = groups_of(using(ranks, (0, 1, 2), 3.0, 0.3))
+    (group,) = groups_of(using(SOUND, (0, 1, 2), 3.0, 0.3))
     assert group.ranks == [0, 1]
     assert group.others == pytest.approx(0.4)
-    assert "40 % of the 3 cores of ranks 0 and 1" in told(using(ranks, (0, 1, 2), 3.0, 0.3))
-    for quiet in (using(ranks, (0, 1, 2), 2.4, 0.3), using(ranks, (0, 1, 2), 3.0, 0.01)):
+    assert "40 % of the 3 cores of ranks 0 and 1" in told(using(SOUND, (0, 1, 2), 3.0, 0.3))
+    for quiet in (using(SOUND, (0, 1, 2), 2.4, 0.3), using(SOUND, (0, 1, 2), 3.0, 0.01)):
         assert groups_of(quiet)[0].missing == 0
-    first, second = ranks
+    first, second = SOUND
     apart = groups_of([*using([first], (0,), 0.95, 0.1), *using([second], (1,), 1.0, 0.1)])
     assert [(group.ranks, group.missing) for group in apart] == [([0], 0), ([1], 0)]
 
 
 def test_more_ranks_than_cores_limit() -> None:
     own = Cores((0,), 10.0, 10.0, 4.9, 0, 8.0)
-    ranks = of_steps(made([steps(60, *SAME)] * 2), cores=own, cpu=Cpu(10.0, 9.0, 5.0))
+    ranks = of_steps(SOUND, cores=own, cpu=Cpu(10.0, 9.0, 5.0))
     (group,) = groups_of(ranks)
     assert (group.others, group.missing) == (0.0, 0.5)
     assert "ranks 0 and 1 share the same single core" in told(ranks)
@@ -101,9 +100,8 @@ def test_more_ranks_than_cores_limit() -> None:
 
 @pytest.mark.parametrize("cores", [2, 64])
 def test_a_quota_of_cores_limits(cores: int) -> None:
-    ranks = made([steps(60, *SAME)] * 2)
     used = Cores(tuple(range(cores)), 10.0, 15.0, 7.0, 0, 8.0, withheld=5.0, allowed=1.5)
-    ranks = of_steps(ranks, cores=used, cpu=Cpu(10.0, 7.0, 2.5))
+    ranks = of_steps(SOUND, cores=used, cpu=Cpu(10.0, 7.0, 2.5))
     (group,) = groups_of(ranks)
     assert (group.withheld, group.missing) == (0.25, 0.25)
     limit = limit_of(parts_of(ranks), [], ranks)
@@ -123,6 +121,6 @@ def test_a_quota_comes_before_the_slow_steps_that_it_makes() -> None:
 
 
 def test_memory_that_comes_from_the_disk_is_told() -> None:
-    ranks = of_steps(made([steps(60, *SAME)] * 2), cores=Cores((0, 1), 10.0, 15.0, 9.0, 5000, 0.0))
+    ranks = of_steps(SOUND, cores=Cores((0, 1), 10.0, 15.0, 9.0, 5000, 0.0))
     assert faults_of(ranks) == {0: 500.0, 1: 500.0}
     assert "memory is short" in told(ranks)

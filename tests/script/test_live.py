@@ -8,7 +8,7 @@ from pathlib import Path
 from hvdperf.script.live import Live, stall_of
 from hvdperf.script.recorded import Rank
 from hvdperf.script.training import training_of
-from tests.script.test_terms import SAME, made, steps
+from tests.script.test_terms import SAME, made
 
 LOGGED = ("hvd.allreduce (loss)", 8.0, "train.py:15")
 STEP = ("the allreduce of `step`", 8.0, "train.py:20")
@@ -17,7 +17,7 @@ SAVING = ("", 8.0, "train.py:30")
 
 def waiting(*waits: tuple[str, float, str] | None) -> list[Rank]:
     """Return ranks that wait; None for one that has ended."""
-    ranks = made([steps(40, *SAME)] * len(waits), hosts=("a",) * len(waits))
+    ranks = made([[SAME] * 40] * len(waits), hosts=("a",) * len(waits))
     own = zip(ranks, waits, strict=True)
     return [replace(rank, waits=each, is_over=each is None) for rank, each in own]
 

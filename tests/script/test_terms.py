@@ -94,8 +94,8 @@ def rank(number: int, size: int, rows: tuple[Row, ...], host: str = "a") -> Rank
     )
 
 
-def steps(count: int, *values: float) -> list[list[float]]:
-    return [list(values) for _ in range(count)]
+# Ranks that have nothing to be told of.
+SOUND = made([[SAME] * 60] * 2)
 
 
 def changed(ranks: list[Rank], **fields: object) -> list[Rank]:
@@ -121,7 +121,7 @@ def told(ranks: list[Rank]) -> str:
 
 
 def test_terms_are_what_each_rank_did_and_add_up_to_the_step_whatever_the_clocks_of_hosts() -> None:
-    own = [steps(60, *SAME), steps(60, BETWEEN, INPUT, 0.015)]
+    own = [[SAME] * 60, [[BETWEEN, INPUT, 0.015]] * 60]
     parts, apart = known(made(own)), known(made(own, ("a", "b"), ahead=3.0))
     fast, slow = parts.by_rank
     expected = {
@@ -153,7 +153,7 @@ def test_terms_are_what_each_rank_did_and_add_up_to_the_step_whatever_the_clocks
 def test_a_slower_rank_is_named_with_its_term(slow: tuple[float, ...], term: Term) -> None:
     draw = random.Random(1)
     own = [
-        [[x * draw.lognormvariate(0, 0.1) for x in each] for each in steps(200, *values)]
+        [[x * draw.lognormvariate(0, 0.1) for x in each] for each in [values] * 200]
         for values in (SAME, slow, SAME)
     ]
     parts = known(made(own, ("a", "a", "a")))
@@ -165,7 +165,7 @@ def test_ranks_that_are_alike_name_none() -> None:
     for seed in range(40):
         draw = random.Random(seed)
         own = [
-            [[x * draw.lognormvariate(0, 0.3) for x in each] for each in steps(200, *SAME)]
+            [[x * draw.lognormvariate(0, 0.3) for x in each] for each in [SAME] * 200]
             for _ in range(2)
         ]
         parts = known(made(own))
@@ -173,9 +173,9 @@ def test_ranks_that_are_alike_name_none() -> None:
 
 
 def test_what_limits_is_the_term_that_takes_most() -> None:
-    assert "ranks wait for input for 70 %" in told(made([steps(60, BETWEEN, 0.035, COMPUTE)] * 2))
-    assert "computation: 59 %" in told(made([steps(60, *SAME)] * 2))
-    ranks = made([steps(60, *SAME), steps(60, BETWEEN, INPUT, 0.030)])
+    assert "ranks wait for input for 70 %" in told(made([[[BETWEEN, 0.035, COMPUTE]] * 60] * 2))
+    assert "computation: 59 %" in told(SOUND)
+    ranks = made([[SAME] * 60, [[BETWEEN, INPUT, 0.030]] * 60])
     parts = known(ranks)
     waited = 1000 * parts.by_rank[0].terms[Term.STRAGGLER]
     assert "rank 1 takes 2.43 times as long per step as rank 0" in told(ranks)
@@ -184,7 +184,7 @@ def test_what_limits_is_the_term_that_takes_most() -> None:
 
 def test_slow_steps_are_blamed_on_the_rank_that_did_something_else_alone() -> None:
     saving = [[0.5 if number % 50 == 49 else BETWEEN, *SAME[1:]] for number in range(200)]
-    for own, rank in (([steps(200, *SAME), saving], 1), ([saving] * 2, None)):
+    for own, rank in (([[SAME] * 200, saving], 1), ([saving] * 2, None)):
         ranks = made(own)
         tail = known(ranks).tail
         assert tail is not None
@@ -207,7 +207,7 @@ def test_a_pause_among_slow_steps_is_told_from_them() -> None:
     saving = [[0.05 if number % 50 == 49 else BETWEEN, *SAME[1:]] for number in range(200)]
     paused = [[6.0, *SAME[1:]] if number == 100 else own for number, own in enumerate(saving)]
     for own, is_told in ((saving, False), (paused, True)):
-        ranks = made([steps(200, *SAME), own])
+        ranks = made([[SAME] * 200, own])
         parts = known(ranks)
         assert parts.tail is not None
         assert (2 * parts.tail.longest > parts.tail.share) is is_told
@@ -215,11 +215,11 @@ def test_a_pause_among_slow_steps_is_told_from_them() -> None:
 
 
 def test_too_few_steps_are_told_as_such() -> None:
-    idle = [replace(each, series=(), exchanged={}) for each in made([steps(60, *SAME)] * 2)]
+    idle = [replace(each, series=(), exchanged={}) for each in SOUND]
     assert problems(idle) == []
     assert "no training step was seen" in told(idle)
     assert "steps:" not in told(idle)
-    assert "too few steps" in told(made([steps(3, *SAME)] * 2))
+    assert "too few steps" in told(made([[SAME] * 3] * 2))
 
 
 def with_rows(ranks: list[Rank], change: Callable[[Row], Row]) -> list[Rank]:
@@ -232,13 +232,13 @@ def unstamped(ranks: list[Rank]) -> list[Rank]:
 
 
 def test_steps_without_stamps_are_not_taken_apart() -> None:
-    plain = unstamped(made([steps(60, *SAME)] * 2))
+    plain = unstamped(SOUND)
     parts = known(plain)
     assert set(parts.by_rank[0].terms) == {Term.BETWEEN, Term.INPUT, Term.INSIDE}
     assert "the allreduce was not seen" in told(plain)
     # Input of one rank is that rank's nevertheless.
-    slow = steps(60, BETWEEN, 0.030, COMPUTE)
-    for own, is_named in (([steps(60, *SAME), slow], True), ([slow, slow], False)):
+    slow = [[BETWEEN, 0.030, COMPUTE]] * 60
+    for own, is_named in (([[SAME] * 60, slow], True), ([slow, slow], False)):
         ranks = unstamped(made(own))
         assert ("rank 1" in limit_of(parts_of(ranks), [], ranks).told) is is_named
 
@@ -300,7 +300,7 @@ def test_an_exchange_after_several_passes_is_no_slow_step() -> None:
 
 
 def test_functions_that_take_turns_are_the_same_one_on_all_ranks() -> None:
-    (first,) = made([steps(60, *SAME)])
+    (first,) = made([[SAME] * 60])
     (own,) = first.series
     critic = replace(own, name="critic", count=180, ended=own.ended - 0.01)
     once = replace(own, name="once", ended=own.begun + 0.2 * (own.ended - own.begun), count=999)
@@ -330,7 +330,6 @@ def test_few_steps_that_are_traced_again_outweigh_many_slow_ones() -> None:
 
 
 def test_every_term_can_be_the_limit() -> None:
-    usual = made([steps(60, *SAME)] * 2)
     by_field: tuple[tuple[dict[str, Any], str], ...] = (
         ({"applied": 0.1}, "the optimizer update"),
         ({"collected": 0.1}, "garbage collector"),
@@ -339,7 +338,7 @@ def test_every_term_can_be_the_limit() -> None:
     )
 
     def longer(field: dict[str, Any]) -> list[Rank]:
-        longer = of_steps(usual, bins=((round(log(0.117) / BIN), 56),))
+        longer = of_steps(SOUND, bins=((round(log(0.117) / BIN), 56),))
         return with_rows(longer, lambda row: row._replace(before=row.before - 0.1, **field))
 
     for field, told_as in by_field:
@@ -353,7 +352,7 @@ def test_every_term_can_be_the_limit() -> None:
 
 
 def test_a_loop_without_a_function_is_told_to_use_one() -> None:
-    limit = training_of(of_steps(made([steps(60, 0.0, INPUT, COMPUTE)] * 2), name=OF_LOOP), 1).limit
+    limit = training_of(of_steps(made([[[0.0, INPUT, COMPUTE]] * 60] * 2), name=OF_LOOP), 1).limit
     assert "tf.function" in limit.mend
     assert "computation" in limit.told
 
@@ -380,13 +379,13 @@ def test_a_producer_that_sets_the_pace_hides_everything_else() -> None:
         assert training.parts is not None
         assert training.parts.is_starved is waits
         assert training.limit.told.startswith("ranks wait for input") is waits
-    slow = made([steps(200, *SAME), paced(0.044)])
+    slow = made([[SAME] * 200, paced(0.044)])
     assert training_of(slow, 1).limit.told.startswith("rank 1 takes")
 
 
 def test_settings_that_slow_the_exchange_are_the_first_to_try() -> None:
     settings = {"HOROVOD_CYCLE_TIME": "50", "TF_USE_LEGACY_KERAS": "1", "OMP_NUM_THREADS": "1"}
-    usual = changed(made([steps(60, BETWEEN, INPUT, 0.004)] * 2), settings=settings)
+    usual = changed(made([[[BETWEEN, INPUT, 0.004]] * 60] * 2), settings=settings)
     training = training_of(usual, 1)
     assert training.limit.mend.startswith("unset HOROVOD_CYCLE_TIME=50,")
     assert "HOROVOD_CYCLE_TIME=50" in told(usual)
@@ -395,7 +394,7 @@ def test_settings_that_slow_the_exchange_are_the_first_to_try() -> None:
 def test_what_disturbs_comes_after_the_scripts_own_fault_unless_it_is_far_worse() -> None:
     for between, is_first in ((0.012, True), (0.004, False)):
         ranks = of_steps(
-            made([steps(60, between, INPUT, COMPUTE)] * 2),
+            made([[[between, INPUT, COMPUTE]] * 60] * 2),
             cores=Cores((0, 1), 10.0, 20.0, 3.0, 0, 9.0),
             cpu=Cpu(10.0, 9.0, 6.0),
         )
