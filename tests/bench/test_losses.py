@@ -17,9 +17,9 @@ LOSSES_OF_GATES = TABLES["gate"][1]
 @pytest.mark.long
 @pytest.mark.parametrize("differ", FALLS)
 def test_throughputs_fall_once_a_year_at_most_if_nothing_has_changed(differ: str) -> None:
-    events, nights = false_events(FALLS[differ], 3)
-    assert events <= 3
-    assert nights <= 12
+    events, nights = false_events(FALLS[differ], 2)
+    assert events <= 2
+    assert nights <= 8
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from markupsafe import escape
-from playwright.sync_api import Page, ViewportSize
+from playwright.sync_api import Browser, Page, ViewportSize
 
 from hvdperf.plan.arms import Term
 from hvdperf.report.content import Figure, Row
@@ -20,7 +20,7 @@ from hvdperf.script.recorded import Rank, last_job, read_ranks
 from hvdperf.script.terms import slow_steps
 from hvdperf.script.training import Training, training_of
 from tests.report.sample import HOSTILE
-from tests.support.browser import chromium, visit
+from tests.support.browser import visit
 from tests.support.warm import hvdperf
 
 RECORDED = Path(__file__).with_name("recorded")
@@ -151,7 +151,7 @@ def test_the_command_makes_the_page_again(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def opened(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """A window with a directory of pages, each of which goes wrong in no way."""
     directory = tmp_path_factory.mktemp("pages")
     hostile = [
@@ -162,7 +162,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     trainings["many"] = training_of(many(64), 1)
     for name, training in trainings.items():
         (directory / f"{name}.html").write_text(page(training, name), encoding="utf-8")
-    with chromium() as browser, visit(browser, directory) as found:
+    with visit(browser, directory) as found:
         yield found
 
 
