@@ -133,7 +133,6 @@ def test_commands_in_sentences_exist(page: Path, pytestconfig: pytest.Config) ->
     [
         ("if true", "bash"),
         ("nosuchcommand", "nosuchcommand"),
-        ("hvdperf nightly measure", "measure"),
         ("hvdperf report --colour", "--colour"),
         ("make nothing", "nothing"),
         ("make perf PROFIL=smoke", "PROFIL"),
