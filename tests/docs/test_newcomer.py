@@ -83,23 +83,24 @@ def sample(page: str) -> set[str]:
     return shape(shown[0])
 
 
+# The lines of the tutorial, with the exit statuses that they may have, and what they say.
+TUTORIAL = [
+    ("make env", {0}, "env: ready after"),
+    (". ./activate", {0}, ""),
+    ("hvdperf doctor", {0, 9}, "cores"),
+    ("pytest perf/ --profile smoke --dry-run", {0}, "weak_scaling["),
+    # 6: other programs ran, or this machine is noisy, as the page says.
+    ("pytest perf/ --profile smoke", {0, 6}, "PASS"),
+    (
+        "pytest perf/ --profile smoke --models vgg_16_s --inject slow:rank=1,factor=2",
+        {1, 6},
+        "weak scaling, 2 ranks",
+    ),
+]
+
+
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("command", "statuses", "says"),
-    [
-        ("make env", {0}, "env: ready after"),
-        (". ./activate", {0}, ""),
-        ("hvdperf doctor", {0, 9}, "cores"),
-        ("pytest perf/ --profile smoke --dry-run", {0}, "weak_scaling["),
-        # 6: other programs ran, or this machine is noisy, as the page says.
-        ("pytest perf/ --profile smoke", {0, 6}, "PASS"),
-        (
-            "pytest perf/ --profile smoke --models vgg_16_s --inject slow:rank=1,factor=2",
-            {1, 6},
-            "weak scaling, 2 ranks",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("command", "statuses", "says"), TUTORIAL)
 def test_a_line_of_the_tutorial_ends_as_the_page_says(
     tutorial: Mapping[str, Line], command: str, statuses: set[int], says: str
 ) -> None:
@@ -110,9 +111,7 @@ def test_a_line_of_the_tutorial_ends_as_the_page_says(
 
 @pytest.mark.long
 def test_every_line_of_the_tutorial_ran(tutorial: Mapping[str, Line]) -> None:
-    marked = test_a_line_of_the_tutorial_ends_as_the_page_says.pytestmark  # type: ignore[attr-defined]
-    (table,) = (mark.args[1] for mark in marked if mark.name == "parametrize")
-    assert list(tutorial) == [command for command, _, _ in table]
+    assert list(tutorial) == [command for command, _, _ in TUTORIAL]
 
 
 @pytest.mark.long
