@@ -183,12 +183,16 @@ def test_the_gpu_environment_comes_first_where_it_is_built(
 # --- the real Open MPI
 
 
+def activated_here(show: str) -> str:
+    """Return what a command prints in the environment of these tests."""
+    return activated("sh", ROOT, show, HVDPERF_VENV=str(ENVIRONMENT)).stdout
+
+
 @packaged_mpi
 def test_open_mpi_starts_more_ranks_than_cores() -> None:
     ranks = (os.cpu_count() or 1) + 2
-    show = f"mpirun -np {ranks} echo a rank"
-    result = activated("sh", ROOT, show, HVDPERF_VENV=str(ENVIRONMENT))
-    assert result.stdout.splitlines().count("a rank") == ranks, result.stdout
+    shown = activated_here(f"mpirun -np {ranks} echo a rank")
+    assert shown.splitlines().count("a rank") == ranks, shown
 
 
 @packaged_mpi
@@ -198,20 +202,14 @@ def test_ranks_on_another_host_find_this_environment(tmp_path: Path) -> None:
         tmp_path / "remote_shell", 'shift; exec env -i PATH=/usr/bin:/bin sh -c "$*"'
     )
     show = "mpirun --host elsewhere -np 1 sh -c 'command -v pytest; echo $OPAL_PREFIX'"
-    result = activated(
-        "sh",
-        ROOT,
-        f"OMPI_MCA_plm_rsh_agent={remote_shell} {show}",
-        HVDPERF_VENV=str(ENVIRONMENT),
-    )
-    assert result.stdout.splitlines() == [f"{ENVIRONMENT}/bin/pytest", str(ENVIRONMENT)]
+    shown = activated_here(f"OMPI_MCA_plm_rsh_agent={remote_shell} {show}")
+    assert shown.splitlines() == [f"{ENVIRONMENT}/bin/pytest", str(ENVIRONMENT)]
 
 
 @packaged_mpi
 def test_mpi_starts_without_mpirun() -> None:
     show = 'python -c "from mpi4py import MPI; print(MPI.COMM_WORLD.size)"'
-    result = activated("sh", ROOT, show, HVDPERF_VENV=str(ENVIRONMENT))
-    assert result.stdout == "1\n"
+    assert activated_here(show) == "1\n"
 
 
 # --- Makefile and .ci/run
