@@ -11,13 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.whole_sessions import (
-    PROFILE,
-    ROOT,
-    completed,
-    documents,
-    environment_of_sessions,
-)
+from tests.support.whole_sessions import PROFILE, completed, documents, environment_of_sessions
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -43,7 +37,7 @@ def test_scaling_of_ours(comparison, measure):
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    completed(build).check_returncode()
     (found,) = directory.glob("hvdperf-*.whl")
     return found
 
