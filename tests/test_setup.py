@@ -26,10 +26,6 @@ from tests.support.whole_sessions import ROOT, completed
 
 ENVIRONMENT = Path(sys.prefix)
 # make passes on what it was given to what it starts, such as these tests.
-SETTING_UP = (
-    *("activate", "Makefile", "pyproject.toml"),
-    *("ci/setup.sh", "ci/setup_gpu.sh", "ci/build_horovod.py"),
-)
 GIVEN_TO_MAKE = ("ARGS", "DATA_DIR", "GPU", "HOROVOD", "MPI", "PROFILE", "PYTHON", "TF")
 
 packaged_mpi = pytest.mark.skipif(
@@ -64,8 +60,11 @@ def run(
 def checkout(tmp_path: Path) -> Path:
     """A copy of the files that set up, with a stand-in environment that counts as built."""
     root = tmp_path / "check out"
-    of_tests = ("ci/browser.sh", "ci/slurm.sh", "ci/debian.sh")
-    for name in (*SETTING_UP, *of_tests, "hvdperf/timeline/releases.toml"):
+    for name in (
+        *("activate", "Makefile", "pyproject.toml", "hvdperf/timeline/releases.toml"),
+        *("ci/setup.sh", "ci/setup_gpu.sh", "ci/build_horovod.py"),
+        *("ci/browser.sh", "ci/slurm.sh", "ci/debian.sh"),
+    ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
     shutil.copytree(ROOT / ".ci", root / ".ci")
