@@ -77,11 +77,11 @@ def test_a_session_under_mpirun_has_one_report(run: Run) -> None:
     assert "SIGKILL" in done.stdout
 
 
-def test_faults_of_cases_and_one_of_the_session_are_caught(run: Run, tmp_path: Path) -> None:
-    """The one of the session corrupts what a sweep sends, and nothing that the cases send."""
+def test_the_fault_of_a_case_and_one_of_the_session_are_caught(run: Run, tmp_path: Path) -> None:
+    """The one of the session corrupts what a sweep sends, and nothing that the case sends."""
     profile = tmp_path / "injected.toml"
-    # The first round decides all of them.
-    cases = '[fault_cases]\nskip = ["alexnet_s"]\ndata = ["alexnet_s"]\n'
+    # The first round decides both.
+    cases = '[fault_cases]\ndata = ["alexnet_s"]\n'
     profile.write_text(PROFILE.replace("budget_s = 1\n", "budget_s = 100\n") + cases)
     asked = "test_faults or (test_sweep and broadcast)"
     done = run(f"--profile={profile}", "-k", asked, "--inject=corrupt:rank=0")
@@ -90,15 +90,10 @@ def test_faults_of_cases_and_one_of_the_session_are_caught(run: Run, tmp_path: P
     sweep = written[CASE_OF_SWEEP]
     assert "number 0 is 1 instead of 0" in sweep["outcome"]["judgement"]["reason"]
     assert_every_figure_is_written(sweep)
-    found = {
-        name.removeprefix("trust-").removesuffix("-alexnet_s-np2.json"): case["outcome"]
-        for name, case in written.items()
-        if name.startswith("trust-")
-    }
-    words = {name: case["judgement"]["verdict"] for name, case in found.items()}
-    assert words == {"skip": "PASS", "data": "PASS"}
-    assert found["data"]["detection"]["reported"] == "INVALID"
-    assert found["data"]["comparison"]["candidate"]["arm"]["injected"] == "data"
+    trial = written["trust-data-alexnet_s-np2.json"]["outcome"]
+    assert trial["judgement"]["verdict"] == "PASS"
+    assert trial["detection"]["reported"] == "INVALID"
+    assert trial["comparison"]["candidate"]["arm"]["injected"] == "data"
     assert "injected data:rank=1: INVALID" in " ".join(done.stdout.split())
 
 
