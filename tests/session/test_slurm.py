@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from hvdperf.timeline.nights.night import read_night, read_nights
+from hvdperf.timeline.nights.night import Night, read_night, read_nights
 from tests.support import leftovers, slurm, whole_sessions
 
 mpirun, long = pytest.mark.mpirun, pytest.mark.long
@@ -20,8 +19,10 @@ SCRIPT = "ci/slurm/nightly.sbatch"
 TWO_NETWORKS = whole_sessions.PROFILE.replace('["alexnet_s"]', '["alexnet_s", "vgg_16_s"]').replace(
     "budget_s = 1\n", "budget_s = 600\n"
 )
-FIRST, SECOND = "weak_scaling-alexnet_s-np2", "weak_scaling-vgg_16_s-np2"
-FIRST_FAILS = "--inject=exit:rank=1,model=alexnet_s"
+# A round is a launch of one rank on each host.
+ONE_LAUNCH = "-k", "efficiency"
+FIRST, SECOND = "communication-alexnet_s-np2", "communication-vgg_16_s-np2"
+FIRST_FAILS = "--inject=exit:rank=1,phase=import,model=alexnet_s"
 # Seconds that a condition may take, on a machine that others use, too.
 PATIENCE_S = 120.0
 UNFINISHED = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
@@ -39,12 +40,12 @@ class Job:
         """Wait until the session has begun a round of the network and runs a rank on node2."""
         begun = rf"\b{network}\b.*round \d+ of \d+: start"
 
-        def measures() -> bool:
+        def has_begun() -> bool:
             assert self._field("JobState") in UNFINISHED, self.tell()
-            ranks = [name for name in names(self.cluster.processes()) if name == "hvd-rank-1"]
-            return bool(ranks and re.search(begun, self.output))
+            return re.search(begun, self.output) is not None
 
-        wait_until(measures, self.tell)
+        wait_until(has_begun, self.tell)
+        self.cluster.hosts.wait_for("node2", "hvd-rank-1")
 
     def end(self) -> str:
         """Wait for the end of the job, and return its exit code as Slurm shows it."""
@@ -71,18 +72,9 @@ def wait_until(condition: Callable[[], bool], tell: Callable[[], str]) -> None:
         time.sleep(0.2)
 
 
-def names(pids: list[int]) -> list[str]:
-    found = []
-    for pid in pids:
-        with suppress(OSError):  # the process has ended
-            found.append(Path(f"/proc/{pid}/comm").read_text().strip())
-    return found
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[slurm.Cluster]:
-    directory = tmp_path / "slurm"
-    directory.mkdir()
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm.Cluster]:
+    directory = tmp_path_factory.mktemp("slurm")
     with slurm.slurm_cluster(directory, whole_sessions.environment_of_sessions()) as made:
         yield made
 
@@ -94,12 +86,12 @@ def submit(cluster: slurm.Cluster, tmp_path: Path) -> Callable[..., Job]:
 
     def submitted(*arguments: str, night: Sequence[str] = ()) -> Job:
         (tmp_path / "tiny.toml").write_text(TWO_NETWORKS)
-        log = tmp_path / "job.log"
-        asked = ["--parsable", "-N2", "--ntasks-per-node=1", f"--output={log}"]
+        asked = ["--parsable", "-N2", "--ntasks-per-node=1", f"--output={tmp_path}/%j.log"]
         places = [f"--results={tmp_path / 'results'}", f"--profile={tmp_path / 'tiny.toml'}"]
-        of_pytest = ["--", "--np=2", "--oversubscribe", "-k", "weak_scaling", *arguments]
+        of_pytest = ["--", "--np=2", "--oversubscribe", *ONE_LAUNCH, *arguments]
         words = [*asked, SCRIPT, "--series=two", "--no-pair", *places, *night, *of_pytest]
-        return Job(cluster, cluster.run("sbatch", *words), log)
+        number = cluster.run("sbatch", *words)
+        return Job(cluster, number, tmp_path / f"{number}.log")
 
     return submitted
 
@@ -117,20 +109,11 @@ def test_the_options_of_the_batch_script_come_before_its_commands() -> None:
 
 @mpirun
 @long
-@pytest.mark.parametrize(
-    ("launcher", "start"),
-    [
-        ("mpirun", ["srun", "-N2", "-n2", "--mpi=none"]),
-        ("mpirun", ["salloc", "-N2", "-n2", "mpirun"]),
-        ("agents", ["salloc", "-N2", "-n2", "mpirun"]),
-    ],
-    ids=["srun", "salloc", "salloc-agents"],
-)
-def test_one_session_on_two_hosts(
-    cluster: slurm.Cluster, options: list[str], tmp_path: Path, launcher: str, start: list[str]
+def test_an_allocation_of_two_hosts_runs_one_session(
+    cluster: slurm.Cluster, options: list[str], tmp_path: Path
 ) -> None:
-    asked = ["perf/", *options, f"--launcher={launcher}", "-k", "weak_scaling"]
-    with cluster.start(*start, "pytest", *asked) as session:
+    words = ["salloc", "-N2", "-n2", "mpirun", "pytest", "perf/", *options, *ONE_LAUNCH]
+    with cluster.start(*words) as session:
         output, _ = session.communicate(timeout=PATIENCE_S)
     assert session.returncode == 6, output
     assert output.count("test session starts") == 1
@@ -140,43 +123,58 @@ def test_one_session_on_two_hosts(
 
 @mpirun
 @long
-def test_a_cancelled_job_leaves_no_process_and_the_next_one_resumes_it(
+def test_a_night_that_is_warned_of_its_end_or_cancelled_goes_on_in_the_next_job(
     submit: Callable[..., Job], tmp_path: Path
 ) -> None:
-    job = submit(FIRST_FAILS)
-    job.wait_for_ranks_of("vgg_16_s")
+    warned = submit(FIRST_FAILS)
+    warned.wait_for_ranks_of("vgg_16_s")
     assert whole_sessions.verdicts(tmp_path) == {FIRST: "FAIL"}
-    job.cluster.run("scancel", job.number)
-    job.end()
+    # The signal that --signal=B:TERM@300 sends to the script's shell.
+    warned.cluster.run("scancel", "--batch", "--signal=TERM", warned.number)
+    assert warned.end() == "1:0", warned.output
+    assert "hvdperf: 1 FAIL" in warned.output
+    assert_interrupted(warned, tmp_path)
+
+    cancelled = submit(FIRST_FAILS)
+    cancelled.wait_for_ranks_of("vgg_16_s")
+    cancelled.cluster.run("scancel", cancelled.number)
+    cancelled.end()
+    assert_interrupted(cancelled, tmp_path)
+    assert whole_sessions.verdicts(tmp_path) == {FIRST: "FAIL"}
+
+    last = submit(FIRST_FAILS, "--budget=0.1")
+    assert last.end() == "1:0", last.output
+    assert whole_sessions.verdicts(tmp_path) == {FIRST: "FAIL", SECOND: "INCONCLUSIVE"}, last.tell()
+    assert night_of(tmp_path).is_whole
+
+
+def assert_interrupted(job: Job, tmp_path: Path) -> None:
     assert leftovers.ended(job.cluster.processes())
     assert "exit status 2: interrupted" in job.output
-    assert whole_sessions.verdicts(tmp_path) == {FIRST: "FAIL"}
     assert whole_sessions.documents(tmp_path)["session.json"]["exit_status"] == 2
-    job = submit(FIRST_FAILS, "--budget=0.1")
-    assert job.end() == "1:0", job.output
-    assert whole_sessions.verdicts(tmp_path) == {FIRST: "FAIL", SECOND: "INCONCLUSIVE"}
-    (night,) = (tmp_path / "results" / "nights" / "two").glob("*.json")
-    assert read_night(night).is_whole
+    assert night_of(tmp_path).ended_at is None, "the next job goes on with it"
+
+
+def night_of(tmp_path: Path) -> Night:
+    (file,) = (tmp_path / "results" / "nights" / "two").glob("*.json")
+    return read_night(file)
 
 
 @mpirun
 @long
-def test_a_warning_before_the_time_limit_ends_the_session_in_order(
-    submit: Callable[..., Job], tmp_path: Path
-) -> None:
-    job = submit(FIRST_FAILS)
-    job.wait_for_ranks_of("vgg_16_s")
-    # The signal that --signal=B:TERM@300 sends to the script's shell.
-    job.cluster.run("scancel", "--batch", "--signal=TERM", job.number)
-    assert job.end() == "1:0", job.output
+def test_each_node_measures_itself_in_one_job(submit: Callable[..., Job], tmp_path: Path) -> None:
+    asked = "-k", "weak_scaling", "--models=alexnet_s", "--budget=0.1"
+    job = submit(*asked, night=["--by-node"])
+    assert job.end() == "5:0", "a node has one core for two ranks"
     assert leftovers.ended(job.cluster.processes())
-    assert "exit status 2: interrupted" in job.output
-    assert "hvdperf: 1 FAIL" in job.output
-    (night,) = (tmp_path / "results" / "nights" / "two").glob("*.json")
-    assert read_night(night).ended_at is None, "the next job goes on with it"
-    assert whole_sessions.documents(tmp_path)["session.json"]["exit_status"] == 2
+    ((night,),) = read_nights(tmp_path / "results" / "nights", ["two"]).of.values()
+    assert night.nodes == ("node1", "node2")
+    assert night.ended_at is not None
+    assert {part.hosts for part in night.parts} == {("node1",), ("node2",)}
+    assert (tmp_path / "results" / "nights" / "index.html").exists()
 
 
+# The last one, since the cluster has a node less afterwards.
 @mpirun
 @long
 def test_a_lost_node_fails_the_case_that_runs_on_it(
@@ -193,16 +191,3 @@ def test_a_lost_node_fails_the_case_that_runs_on_it(
     assert "the slot of rank 1 on node2 is gone" in not_run
     assert "exit status 1: FAIL" in job.output
     assert list((tmp_path / "results" / "report").glob("*.html"))
-
-
-@mpirun
-@long
-def test_each_node_measures_itself_in_one_job(submit: Callable[..., Job], tmp_path: Path) -> None:
-    job = submit("--budget=0.1", night=["--by-node"])
-    assert job.end() == "5:0", "a node has one core for two ranks"
-    assert leftovers.ended(job.cluster.processes())
-    ((night,),) = read_nights(tmp_path / "results" / "nights", ["two"]).of.values()
-    assert night.nodes == ("node1", "node2")
-    assert night.ended_at is not None
-    assert {part.hosts for part in night.parts} == {("node1",), ("node2",)}
-    assert (tmp_path / "results" / "nights" / "index.html").exists()
