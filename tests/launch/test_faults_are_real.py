@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.plan.questions import Fault
-from hvdperf.records.rounds import Evidence, Launch
 from hvdperf.work.blocks import Blocks
 from hvdperf.worker.process import stat_fields
 from hvdperf.worker.protocol import Phase
-from tests.support.groups import DEADLINE_S, Start, horovod
-from tests.support.leftovers import ended
+from tests.support.groups import DEADLINE_S, Start, horovod, launched
+from tests.support.leftovers import children, ended
 
 pytestmark = pytest.mark.mpirun
 
@@ -33,8 +31,7 @@ def block(group: LiveLaunch) -> list[dict[str, list[float]]]:
 
 
 def problems(group: LiveLaunch) -> list[str]:
-    evidence = group.reports(Evidence, "evidence", DEADLINE_S)
-    return Blocks.problems(Launch(ARM, 0, evidence=evidence))
+    return Blocks.problems(launched(ARM, group))
 
 
 def test_input_is_late_on_that_rank_alone(start: Start) -> None:
@@ -66,10 +63,6 @@ def test_a_gradient_that_is_not_exchanged_makes_replicas_differ(start: Start) ->
 def ticks(pid: int) -> int:
     """Of CPU time."""
     return sum(map(int, stat_fields(pid)[11:13]))
-
-
-def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def test_a_competing_process_runs_while_its_rank_does_and_ends_with_it(start: Start) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from hvdperf.launch import outer_mpirun
 from hvdperf.launch.outer_mpirun import END_S
-from tests.support.leftovers import ended, eventually
+from tests.support.leftovers import children, ended, eventually
 from tests.support.sleeping_case import BEGUN, OVER
 from tests.support.whole_sessions import BIN, MPIRUN, ROOT, environment_of_sessions
 
@@ -65,10 +65,6 @@ def session(report: Path, over: Path) -> Iterator[tuple[subprocess.Popen[str], l
     yield started, children(orterun)
     started.kill()
     started.wait()
-
-
-def children(pid: int) -> list[int]:
-    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
 
 def cpu_seconds(pid: int) -> float:

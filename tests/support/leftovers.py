@@ -37,6 +37,10 @@ def all_sockets() -> set[str]:
     return {row[9] for row in rows} - {"0"}
 
 
+def children(pid: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
 def ended(pids: Iterable[int]) -> bool:
     """Return whether the processes end within 10 s: on a busy machine, the kernel takes a while to
     end a killed process."""
