@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from hvdperf.launch.arm_launcher import ArmLauncher
+from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.models import inputs, own_networks, registry
 from hvdperf.paths import ROOT
 from hvdperf.plan.arms import Arm, Workload
@@ -25,6 +27,17 @@ LOOP = (SCRIPTS / "loop.py").read_text()
 STARTS = {"import", "init", "build", "trace", "first step"}
 Make = Callable[..., tuple[Workload, ArmLauncher]]
 pytestmark = pytest.mark.mpirun
+
+
+@contextmanager
+def ready(starter: ArmLauncher, arm: Arm) -> Iterator[LiveLaunch]:
+    """Yield a group that is ready, and end it."""
+    group = starter.start(arm, (), 1, share_startup=False)
+    try:
+        group.wait_ready(DEADLINE_S)
+        yield group
+    finally:
+        group.end()
 
 
 @pytest.fixture
@@ -53,9 +66,7 @@ def test_a_script_trains_in_blocks(made: Make, tmp_path: Path) -> None:
     written = f"hvd.init(); open('log.txt', 'w'); tf.io.write_file('{elsewhere}', 'new')"
     workload, starter = made(LOOP.replace("hvd.init()", written), "--steps=100000")
     arm = Arm(workload, Strategy.HOROVOD, 2)
-    group = starter.start(arm, (), 1, share_startup=False)
-    try:
-        group.wait_ready(DEADLINE_S)
+    with ready(starter, arm) as group:
         assert group.startup_seconds()[0].keys() >= STARTS
         for rank, facts in enumerate(group.metadata(Metadata)):
             assert (facts.rank, facts.world_size, facts.gradient_tensors) == (rank, 2, 3)
@@ -75,8 +86,6 @@ def test_a_script_trains_in_blocks(made: Make, tmp_path: Path) -> None:
         assert first.world_size == 2
         assert first.digests == second.digests != []
         group.close(leave_group=True)
-    finally:
-        group.end()
     assert [path.name for path in (tmp_path / "own").iterdir()] == ["train.py"], "it left a file"
     assert elsewhere.read_bytes() == b"old"
 
@@ -106,17 +115,13 @@ def test_steps_of_every_kind_are_blocks(
     made: Make, script: str, arguments: str, tensors: int
 ) -> None:
     workload, starter = made((SCRIPTS / script).read_text(), arguments)
-    group = starter.start(Arm(workload, Strategy.HOROVOD, 2), (), 1, share_startup=False)
-    try:
-        group.wait_ready(DEADLINE_S)
+    with ready(starter, Arm(workload, Strategy.HOROVOD, 2)) as group:
         for block in group.reports(BlockReport, "block", DEADLINE_S, kind="full", steps=5):
             assert len(block.step_seconds) == 5
         assert {rank.gradient_tensors for rank in group.metadata(Metadata)} == {tensors}
         (first, second) = group.reports(Evidence, "evidence", DEADLINE_S)
         assert first.digests == second.digests != []
         group.close()
-    finally:
-        group.end()
 
 
 def test_a_script_that_hides_its_exchange_has_no_communication(made: Make) -> None:
