@@ -84,7 +84,8 @@ def test_another_build_of_a_release_is_a_point_of_its_own(tmp_path):
 
 def test_benchmarks_are_named_as_asv_finds_them():
     """asv discovers history/benchmarks/ by its own rules; what is imported has the same names."""
-    source = (ROOT / "hvdperf" / "timeline" / "asv" / "benchmarks" / "throughput.py").read_text()
+    folder = ROOT / "hvdperf" / "timeline" / "asv" / "benchmarks"
+    source = (folder / "throughput.py").read_text()
     found = re.findall(r"def (track_\w+)\(", source)
     assert {f"throughput.Training.{name}" for name in found} == {SECONDS, SAMPLES}
     (names,) = re.findall(r"param_names: ClassVar = (\[.*\])", source)
@@ -92,10 +93,8 @@ def test_benchmarks_are_named_as_asv_finds_them():
     assert f'version = "{asv_site.VERSION}"' in source
     for unit, of_unit in asv_site.UNITS.items():
         assert f'track_{unit}.unit = "{of_unit}"' in source
-    names = {
-        path.name for path in (ROOT / "hvdperf" / "timeline" / "asv" / "benchmarks").glob("*.py")
-    }
-    assert names == {"__init__.py", "throughput.py"}, "asv takes every file for benchmarks"
+    files = {path.name for path in folder.glob("*.py")}
+    assert files == {"__init__.py", "throughput.py"}, "asv takes every file for benchmarks"
 
 
 def test_asv_runs_the_matrix_that_a_back_fill_fills():
