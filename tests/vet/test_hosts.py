@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 
 from hvdperf.paths import ROOT
-from tests.support.hosts import skip_without_hosts
+from tests.support.hosts import LOGIN, Hosts, small_hosts
 from tests.support.leftovers import ended
 from tests.support.slurm import slurm_cluster
-from tests.support.small_hosts import LOGIN, SmallHosts, small_hosts
 from tests.support.whole_sessions import environment_of_sessions
 
 pytestmark = pytest.mark.mpirun
@@ -46,14 +45,13 @@ sys.exit(main())
 
 
 @pytest.fixture(scope="module")
-def hosts() -> Iterator[SmallHosts]:
-    skip_without_hosts()
+def hosts() -> Iterator[Hosts]:
     with small_hosts(5) as made:
         yield made
 
 
 def measured(
-    hosts: SmallHosts,
+    hosts: Hosts,
     nodes: list[str],
     rounds: int,
     data_dir: str = "",
@@ -77,7 +75,7 @@ def measured(
     return found
 
 
-def left(hosts: SmallHosts) -> list[int]:
+def left(hosts: Hosts) -> list[int]:
     """Return the processes of the nodes that stay, after some seconds."""
     for _ in range(200):
         found = [pid for node in hosts.nodes for pid in hosts.processes(node)]
@@ -88,7 +86,7 @@ def left(hosts: SmallHosts) -> list[int]:
 
 
 def test_every_node_is_measured_and_one_that_is_not_there_or_is_lost_is_told(
-    hosts: SmallHosts,
+    hosts: Hosts,
 ) -> None:
     def lose() -> None:
         # It imports TensorFlow by then.
@@ -111,9 +109,7 @@ def test_every_node_is_measured_and_one_that_is_not_there_or_is_lost_is_told(
     assert left(hosts) == []
 
 
-def test_files_that_no_node_can_read_leave_nothing_to_measure(
-    hosts: SmallHosts, tmp_path: Path
-) -> None:
+def test_files_that_no_node_can_read_leave_nothing_to_measure(hosts: Hosts, tmp_path: Path) -> None:
     found = measured(hosts, hosts.nodes[:2], 1, str(tmp_path / "none"))
     assert set(found["not_run"]) == {"node1", "node2"}
     assert str(tmp_path / "none") in str(found["not_run"])
