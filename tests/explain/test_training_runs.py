@@ -8,13 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.explain.training_runs import (
-    ended_at,
-    explained,
-    growth,
-    has_left_a_pass,
-    samples,
-)
+from hvdperf.explain.training_runs import ended_at, explained, growth, has_left_a_pass, samples
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.questions import fixed_epochs, fixed_time, memory
 from hvdperf.records.rounds import Launch, Round, Run, RunReport
@@ -183,8 +177,7 @@ def judged(shape: str, other: str = "", own_data: bool = False) -> Judgement:
 
 
 @pytest.mark.parametrize(
-    "shape",
-    ["leak 1000", "leak 40", "leak 18", "pieces 200 20", "pieces 200 5", "later 100 0.5"],
+    "shape", ["leak 1000", "leak 40", "leak 18", "pieces 200 20", "pieces 200 5", "later 100 0.5"]
 )
 def test_a_leak_fails(shape):
     assert judged(shape).verdict is Verdict.FAIL

@@ -129,11 +129,7 @@ def series_report(
 
 
 def series(
-    seconds: float,
-    transfer: Transfer = GRADIENTS,
-    turn: int = 0,
-    processes: int = 2,
-    **other: Any,
+    seconds: float, transfer: Transfer = GRADIENTS, turn: int = 0, processes: int = 2, **other: Any
 ) -> Series:
     """Return a sound series of three repeats, of which the second is typical."""
     size = sum(transfer.tensor_bytes) or GRADIENT_BYTES

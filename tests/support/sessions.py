@@ -33,12 +33,7 @@ from hvdperf.verdict import Band, Ceiling, Floor, Verdict
 from hvdperf.work.base import RoundRequest, Work
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.in_turn import Budget
-from tests.support.rounds import (
-    HOROVOD_2,
-    WORKLOAD,
-    exchanging_round,
-    launch,
-)
+from tests.support.rounds import HOROVOD_2, WORKLOAD, exchanging_round, launch
 
 WEAK, STRONG = weak_scaling(WORKLOAD, 2), strong_scaling(WORKLOAD, 2)
 COMMUNICATION, PARITY = communication(WORKLOAD, 2), parity(WORKLOAD, 2)
@@ -215,9 +210,7 @@ class Stage:
         cores = tuple(range(self.cores))
         offers = [Offer(rank, "host", cores, self.gpus) for rank in range(self.slots)]
         arm_launcher: Any = SimpleNamespace(
-            unseen=(),
-            slots=place(offers),
-            scratch=self.script.scratch,
+            unseen=(), slots=place(offers), scratch=self.script.scratch
         )
         kept: dict[Comparison, Outcome] = {}
         rounds: dict[RoundGroup, dict[int, Round]] = {}

@@ -209,10 +209,7 @@ subprocess.run([sys.executable, "-c", "import os; print(os.getcwd())"])
     assert (users.record / "kept").read_text() == "new\n"
 
 
-@pytest.mark.parametrize(
-    ("program", "within"),
-    [("docker", ()), ("apptainer", _SANDBOX)],
-)
+@pytest.mark.parametrize(("program", "within"), [("docker", ()), ("apptainer", _SANDBOX)])
 def test_containers_out_of_reach_are_refused(
     users: Users, program: str, within: Sequence[str]
 ) -> None:

@@ -215,9 +215,7 @@ def test_a_rank_carries_out_orders_between_steps(monkeypatch: pytest.MonkeyPatch
     assert script.driver.failures == []
 
 
-def test_a_loop_without_a_trace_starts_with_its_first_step(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_loop_without_a_trace_starts_with_its_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(monkeypatch, block(1), {"op": "close", "leave_group": False})
     script.steps.traced_at, script.eager = 0.0, False
     with pytest.raises(Left, match="0"):
@@ -246,11 +244,7 @@ def test_the_weights_are_compared_by_their_digest(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_ranks_that_exchange_nothing_are_refused(
-    exchanged: Any,
-    reductions: int,
-    ranks: int,
-    is_refused: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    exchanged: Any, reductions: int, ranks: int, is_refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = Script(monkeypatch, {"op": "check", "steps": 1}, block(1))
     script.rank._config = script.rank._config._replace(world_size=ranks)

@@ -12,12 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.worker.protocol import (
-    DRIVER_VARIABLE,
-    Connection,
-    FaultConfig,
-    RankConfig,
-)
+from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, FaultConfig, RankConfig
 from hvdperf.worker.session_link import Driver
 from tests.support.rank_configs import rank_config
 
