@@ -70,34 +70,23 @@ def test_speed_says_nothing_of_the_fixed_cost_and_time_does():
     )
 
 
-def test_the_observation_is_the_efficiency_by_time():
-    measured = round_with_timestamps(STRONG, exchange=0.003)
-    ratio = math.exp(observation(STRONG, measured))
-    work = 40 * STEP_S
-    expected = (FIXED_S + work) / (FIXED_S + 20 * (STEP_S + 0.003)) / 2
-    assert ratio == pytest.approx(expected)
-    weak = math.exp(observation(WEAK, measured))
-    assert weak == pytest.approx((FIXED_S + work) / (FIXED_S + 40 * (STEP_S + 0.003)))
+@pytest.mark.parametrize(("replicas", "taken"), [(2, 20), (3, 14)])
+def test_the_observation_is_the_efficiency_by_time(replicas, taken):
+    """Each replica takes a part of 40 steps, which is rounded up."""
+    weak, strong = wall_time(WORKLOAD, replicas)
+    alone, slower = FIXED_S + 40 * STEP_S, STEP_S + 0.003
+    ratio = math.exp(observation(strong, round_with_timestamps(strong, exchange=0.003)))
+    assert ratio == pytest.approx(alone / (FIXED_S + taken * slower) / replicas)
+    ratio = math.exp(observation(weak, round_with_timestamps(weak, exchange=0.003)))
+    assert ratio == pytest.approx(alone / (FIXED_S + 40 * slower))
 
 
-def test_three_replicas_take_a_part_of_forty_steps_that_is_rounded_up():
-    """Each takes 14. Of the 40 that the run had, the 26 others are left out."""
-    horovod_3 = replace(HOROVOD_2, world_size=3)
+def test_of_the_whole_run_the_steps_that_a_part_lacks_are_left_out():
     weak, strong = wall_time(WORKLOAD, 3)
-    slower = STEP_S + 0.003
-    ours, theirs = (
-        training(with_timestamps(horovod_3, exchange=0.003)),
-        training(with_timestamps(HOROVOD_1)),
-    )
-    assert steady_state_speedup(3, ours, theirs) == pytest.approx(3 * STEP_S / slower)
-    alone = FIXED_S + 40 * STEP_S
-    assert training_speedup(weak, ours, theirs) == pytest.approx(
-        3 * alone / (FIXED_S + 40 * slower)
-    )
-    assert training_speedup(strong, ours, theirs) == pytest.approx(alone / (FIXED_S + 14 * slower))
+    ours, theirs = (training(with_timestamps(replace(HOROVOD_2, world_size=n))) for n in (3, 1))
     wall = (8.0, 7.0)
     assert end_to_end_speedup(weak, ours, theirs, wall) == pytest.approx(3 * 7 / 8)
-    assert end_to_end_speedup(strong, ours, theirs, wall) == pytest.approx(7 / (8 - 26 * slower))
+    assert end_to_end_speedup(strong, ours, theirs, wall) == pytest.approx(7 / (8 - 26 * STEP_S))
 
 
 def of_steps(steps: int, fixed: float, step: float) -> Training:

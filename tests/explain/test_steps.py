@@ -4,7 +4,7 @@ noise is not."""
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -128,10 +128,15 @@ def test_what_other_programs_did_is_not_told():
     assert found(1, extra=1.0, foreign=0.5) is None
 
 
-def test_what_happened_in_one_launch_is_not_told():
-    noise = random.Random(1)
-    launches = [launched(noise, extra=1.0), *(launched(noise) for _ in range(7))]
-    assert long_steps(launches) is None
+def pause(launched: Launch, within: Callable[[int], bool], extra: float = 1.0) -> None:
+    """Have all ranks of a launch with timestamps pause within these steps."""
+    work = stamped(launched)
+    rows: list[list[float]] = []
+    for step, row in enumerate(work.run[0].timestamps):
+        before = extra * sum(map(within, range(step)))
+        rows.append([at + before for at in row])
+        rows[-1][3] += extra * within(step)
+    work.run = [replace(rank, timestamps=rows) for rank in work.run]
 
 
 def paused(rank: int, report: BlockReport, extra: float = 1.0) -> BlockReport:
@@ -143,15 +148,6 @@ def paused(rank: int, report: BlockReport, extra: float = 1.0) -> BlockReport:
         step_seconds=[first + extra, *others],
         inside_seconds=report.inside_seconds + extra,
     )
-
-
-def test_long_steps_leave_the_breakdown_of_a_step_possible():
-    launch = with_timestamps(HOROVOD_2, exchange=0.003)
-    usual = time_breakdown(launch).terms
-    # One step in ten of the blocks without exchange takes a second longer.
-    change_reports(launch, paused, lambda block: block.kind is BlockKind.LOCAL)
-    terms = time_breakdown(launch).terms
-    assert terms[Term.EXCHANGE] == pytest.approx(usual[Term.EXCHANGE], rel=0.01)
 
 
 def test_a_step_that_is_long_between_steps_names_its_rank():
@@ -238,19 +234,7 @@ def test_the_first_five_steps_of_a_run_are_not_rare(number: int, told: bool) -> 
     """Of the sixth one only its end is known without the step before it."""
     launches = [with_timestamps(HOROVOD_2, steps=40) for _ in range(3)]
     for made in launches:
-        stamped(made).run = [
-            replace(
-                rank,
-                timestamps=[
-                    [
-                        at + (1.0 if step > number or (step == number and i == 3) else 0.0)
-                        for i, at in enumerate(row)
-                    ]
-                    for step, row in enumerate(rank.timestamps)
-                ],
-            )
-            for rank in made.run
-        ]
+        pause(made, lambda step: step == number)
     found = long_steps(launches)
     assert (found is not None) is told
     if found is not None:
@@ -283,18 +267,11 @@ def test_number_extra_time_and_share_belong_to_the_same_steps() -> None:
     assert found.share == pytest.approx(found.count * found.extra_seconds / seconds, rel=0.01)
 
 
-def paused_run(world_size: int, every: int = 10, extra: float = 1.0) -> Launch:
+def paused_run(world_size: int, extra: float = 1.0) -> Launch:
     """Return a launch with timestamps in which all ranks pause within some steps and blocks."""
     arm, exchange = (HOROVOD_2, 0.003) if world_size > 1 else (HOROVOD_1, 0.0)
     made = with_timestamps(arm, exchange=exchange)
-    work = stamped(made)
-    for rank in work.run:
-        rows = [list(row) for row in rank.timestamps]
-        for number, row in enumerate(rows):
-            before = extra * (number // every)
-            rows[number] = [at + before for at in row]
-            rows[number][3] += extra if number % every == every - 1 else 0.0
-        object.__setattr__(rank, "timestamps", rows)
+    pause(made, lambda step: step % 10 == 9, extra)
     change_reports(made, lambda rank, own: paused(rank, own, extra), lambda block: block.turn == 0)
     return made
 

@@ -33,7 +33,7 @@ from hvdperf.verdict import Band, Ceiling, Floor, Verdict
 from hvdperf.work.base import RoundRequest, Work
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.in_turn import Budget
-from tests.support.rounds import HOROVOD_2, WORKLOAD, exchanging_round, launch
+from tests.support.rounds import HOROVOD_2, WORKLOAD, change_reports, exchanging_round, launch
 
 WEAK, STRONG = weak_scaling(WORKLOAD, 2), strong_scaling(WORKLOAD, 2)
 COMMUNICATION, PARITY = communication(WORKLOAD, 2), parity(WORKLOAD, 2)
@@ -63,12 +63,11 @@ def noisy(ratio: float, spread: float) -> Speed:
 def restless(launched: Launch) -> None:
     """Make every other turn of two replicas a fifth longer."""
     if launched.arm == HOROVOD_2:
-        turns_of(launched).blocks = [
-            replace(each, ranks=[replace(r, seconds=1.2 * r.seconds) for r in each.ranks])
-            if each.turn % 2
-            else each
-            for each in launched.blocks
-        ]
+        change_reports(
+            launched,
+            lambda _, own: replace(own, seconds=1.2 * own.seconds),
+            lambda block: block.turn % 2 == 1,
+        )
 
 
 def struck(arm: Arm, factor: float) -> Speed:
