@@ -31,10 +31,10 @@ from hvdperf.explain.time_breakdown import (
     wall_seconds,
 )
 from hvdperf.plan.arms import START, TERMS, BlockKind
-from hvdperf.records.rounds import Block, Launch, Timestamp, Timestamps
+from hvdperf.records.rounds import Launch, Timestamp, Timestamps
 from hvdperf.work.training import WallTime, stamped
 from hvdperf.worker.protocol import STARTUP, Phase
-from tests.support.rounds import HOROVOD_2, change_reports, rank_report
+from tests.support.rounds import HOROVOD_2, change_reports
 from tests.support.with_timestamps import (
     APPLY,
     BETWEEN,
@@ -149,11 +149,13 @@ def test_waiting_for_a_rank_that_computes_longer_is_no_communication(extra, earl
     assert exchanged == pytest.approx([0.0, 0.0], abs=1e-9)
 
 
-def test_ranks_that_compute_alike_but_for_noise_keep_nobody_waiting():
+@pytest.mark.parametrize(("extra", "least", "most"), [(0.0, 0, 3), (0.003, 16, 20)])
+def test_a_rank_is_late_if_it_computes_longer_than_noise_explains(extra, least, most):
+    """A case names a straggler that most of its rounds name (scaling_breakdown)."""
     noise = random.Random(1)
     named, waited = 0, []
     for _ in range(20):
-        launch = computing_longer([0.0, 0.0])
+        launch = computing_longer([0.0, extra])
         change_reports(
             launch,
             lambda _, own: replace(
@@ -163,38 +165,8 @@ def test_ranks_that_compute_alike_but_for_noise_keep_nobody_waiting():
         book = time_breakdown(launch)
         named += book.late is not None
         waited.append(book.terms["straggler wait"] / 40)
-    # A case names a straggler that most of its rounds name (scaling_breakdown).
-    assert named <= 3
-    assert median(waited) == pytest.approx(0.0, abs=1e-9)
-
-
-def test_the_error_of_two_ranks_is_that_of_what_sets_them_apart_in_each_turn() -> None:
-    # Rank 1 takes longer by such a part in each turn of each kind of block.
-    parts = {
-        BlockKind.FULL: (0.0, 0.5, 1.0),  # in which they wait for each other
-        BlockKind.LOCAL: (0.1, 0.14, 0.06),
-        BlockKind.COMPUTE: (0.0, -0.02, 0.02),
-    }
-    blocks = [
-        Block(
-            kind,
-            turn,
-            10,
-            [
-                rank_report(1.0, 320, inside_seconds=inside)
-                for inside in (1.0, math.exp(parts[kind][turn]))
-            ],
-        )
-        for turn in range(3)
-        for kind in parts
-    ]
-    del parts[BlockKind.FULL]
-    pooled = fmean(variance(each) for each in parts.values())
-    # Of each rank a median of three turns in both kinds.
-    expected = 1.25 * math.sqrt(2 * pooled / 3)
-    assert breakdowns._error_of_ranks(blocks) == pytest.approx(expected)
-    alone = [replace(block, ranks=block.ranks[:1]) for block in blocks]
-    assert breakdowns._error_of_ranks(alone) == 0.0
+    assert least <= named <= most
+    assert (median(waited) > 0) is bool(extra)
 
 
 def test_blocks_that_tell_no_waits_for_batches_divide_a_step_all_the_same() -> None:
