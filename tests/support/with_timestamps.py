@@ -95,25 +95,21 @@ def with_timestamps(
     lags = list(late or [0.0] * arm.world_size)
     rows = step_timestamps(steps, lags, exchange, slow_first=slow_first)
     seconds = max(row[-1][3] for row in rows)
-    around = BETWEEN + INPUT
-    whole = [around + lag + COMPUTE + APPLY + exchange for lag in lags]
-    slowest = max(whole)
+    before, work = BETWEEN + INPUT, COMPUTE + APPLY
+    slowest = before + max(lags) + work + exchange
+    # By the kind of block, the seconds of a step of each rank, and those of them inside of it.
+    of_kinds = {
+        BlockKind.FULL: [(slowest, slowest - before - lag) for lag in lags],
+        BlockKind.LOCAL: [(before + lag + work, work) for lag in lags],
+        BlockKind.COMPUTE: [(before + COMPUTE, COMPUTE) for _ in lags],
+    }
     blocks = []
     for turn in range(turns):
-        full = block(arm, 10 * slowest, BlockKind.FULL, turn)
-        local = block(
-            arm, [10 * (around + lag + COMPUTE + APPLY) for lag in lags], BlockKind.LOCAL, turn
-        )
-        compute = block(arm, 10 * (around + COMPUTE), BlockKind.COMPUTE, turn)
-        inside = {
-            id(full): [slowest - around - lag for lag in lags],
-            id(local): [COMPUTE + APPLY for _ in lags],
-            id(compute): [COMPUTE for _ in lags],
-        }
-        for timed in (full, local, compute):
+        for kind, of_kind in of_kinds.items():
+            timed = block(arm, [10 * whole for whole, _ in of_kind], kind, turn)
             ranks = [
-                replace(report, inside_seconds=10 * own)
-                for report, own in zip(timed.ranks, inside[id(timed)], strict=True)
+                replace(report, inside_seconds=10 * inside)
+                for report, (_, inside) in zip(timed.ranks, of_kind, strict=True)
             ]
             blocks.append(replace(timed, ranks=ranks))
     alone = len(lags) == 1

@@ -8,10 +8,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from hvdperf.paths import ROOT
 from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, FaultConfig, RankConfig
 from hvdperf.worker.session_link import Driver
 from tests.support.rank_configs import rank_config
@@ -80,9 +80,6 @@ def test_a_configuration_of_another_release_names_what_differs() -> None:
             RankConfig.of(other)
 
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     """Of rank 1. Its orders are the test's: the thread that receives them ends the process with
@@ -107,8 +104,7 @@ def test_a_rank_that_has_failed_is_dismissed_whatever_another_one_shares(driver,
 
 
 LISTENS = """
-import sys, time
-sys.path.insert(0, sys.argv[1])
+import time
 from hvdperf.worker.session_link import Driver
 Driver(0)
 print("connected", flush=True)
@@ -120,7 +116,8 @@ time.sleep(600)
 def test_a_rank_leaves_that_can_no_longer_be_told_anything(last_words):
     with socket.create_server(("127.0.0.1", 0)) as server:
         process = subprocess.Popen(
-            [sys.executable, "-c", LISTENS, str(ROOT)],
+            [sys.executable, "-c", LISTENS],
+            cwd=ROOT,
             env={**os.environ, DRIVER_VARIABLE: f"127.0.0.1:{server.getsockname()[1]}:token"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
