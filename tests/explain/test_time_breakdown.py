@@ -142,7 +142,7 @@ def test_waiting_for_a_rank_that_computes_longer_is_no_communication(extra, earl
     book = time_breakdown(computing_longer(extra, earlier))
     assert (book.late is not None) is bool(lag)
     if book.late is not None:
-        assert (book.late.rank, book.late.lag_seconds) == (1, pytest.approx(lag))
+        assert (book.late.rank, book.late.lag_seconds) == pytest.approx((1, lag))
     waited = [rank["straggler wait"] for rank in book.ranks]
     assert waited == pytest.approx([40 * lag, 0.0], abs=1e-9)
     exchanged = [rank["exposed communication"] for rank in book.ranks]
