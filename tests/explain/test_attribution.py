@@ -65,7 +65,10 @@ class Rank(NamedTuple):
         )
 
 
-def launched(ranks: Sequence[Rank], kinds: Sequence[BlockKind] = (BlockKind.FULL,)) -> Launch:
+BOTH = (BlockKind.FULL, BlockKind.LOCAL)
+
+
+def launched(ranks: Sequence[Rank], kinds: Sequence[BlockKind] = BOTH) -> Launch:
     made: Launch = launch(HOROVOD_2, {})
     turns_of(made).blocks = [
         Block(kind, turn, STEPS, [rank.report(kind) for rank in ranks])
@@ -75,7 +78,6 @@ def launched(ranks: Sequence[Rank], kinds: Sequence[BlockKind] = (BlockKind.FULL
     return made
 
 
-BOTH = (BlockKind.FULL, BlockKind.LOCAL)
 USUAL = [Rank(), Rank()]
 
 
@@ -88,7 +90,7 @@ def blame(*ranks: Rank, kinds: Sequence[BlockKind] = BOTH) -> Attribution:
 
 
 def test_the_terms_of_a_step_add_up_to_it():
-    (first, second) = of_steps(launched(USUAL, BOTH), BlockKind.FULL, with_local=True)
+    (first, second) = of_steps(launched(USUAL), BlockKind.FULL, with_local=True)
     assert first == second
     assert first == pytest.approx(
         {
@@ -98,7 +100,7 @@ def test_the_terms_of_a_step_add_up_to_it():
             "exposed communication": 0.004,
         }
     )
-    (told, _) = of_steps(launched(USUAL), BlockKind.FULL, with_local=False)
+    (told, _) = of_steps(launched(USUAL, BOTH[:1]), BlockKind.FULL, with_local=False)
     assert told[Term.COMPUTE] == 0
     assert sum(told.values()) == pytest.approx(sum(first.values()))
 
@@ -138,17 +140,17 @@ def test_what_takes_longer_on_all_ranks_is_nobodys_own():
 
 
 def test_what_only_one_of_both_tells_apart_is_not():
-    late = launched([Rank(exchanging=0.005), Rank(between=0.0011)])
-    assert of(attribute_steps([(late, launched(USUAL, BOTH))] * ROUNDS)) == ("between steps", 1)
-    assert attribute_steps([(launched(USUAL), launched(USUAL, BOTH))]) == Attribution()
+    late = launched([Rank(exchanging=0.005), Rank(between=0.0011)], BOTH[:1])
+    assert of(attribute_steps([(late, launched(USUAL))] * ROUNDS)) == ("between steps", 1)
+    assert attribute_steps([(launched(USUAL, BOTH[:1]), launched(USUAL))]) == Attribution()
 
 
 def test_seconds_of_computing_are_only_told_of_the_side_that_measures_them() -> None:
-    late = launched([Rank(exchanging=0.016), Rank(computing=0.026)], BOTH)
-    found = attribute_steps([(late, launched(USUAL, BOTH))] * ROUNDS)
+    late = launched([Rank(exchanging=0.016), Rank(computing=0.026)])
+    found = attribute_steps([(late, launched(USUAL))] * ROUNDS)
     assert of(found) == ("compute", 1)
     assert (found.seconds, found.usual_seconds) == pytest.approx((0.026, 0.014))
-    found = attribute_steps([(late, launched(USUAL))] * ROUNDS)
+    found = attribute_steps([(late, launched(USUAL, BOTH[:1]))] * ROUNDS)
     assert (found.term, found.rank, found.usual_seconds) == ("compute", 1, None)
     assert found.seconds == pytest.approx(0.026), "with what all have in common"
 
@@ -161,7 +163,7 @@ def test_rounds_without_blocks_of_their_computing_count_if_they_are_most(
 ) -> None:
     slow = [Rank(computing=0.02)] * 2
     pairs = [
-        (launched(slow, BOTH if number < with_local else BOTH[:1]), launched(USUAL, BOTH))
+        (launched(slow, BOTH if number < with_local else BOTH[:1]), launched(USUAL))
         for number in range(24)
     ]
     assert attribute_steps(pairs).term == term
@@ -188,33 +190,30 @@ def test_steps_of_a_divided_batch_have_terms_of_their_own():
 
 
 def test_steps_that_exchange_nothing_take_longer_to_compute():
-    slower = launched([Rank(computing=0.016, exchanging=0.002)] * 2, BOTH)
-    found = attribute_steps([(slower, launched(USUAL, BOTH))] * ROUNDS, BlockKind.LOCAL)
+    slower = launched([Rank(computing=0.016, exchanging=0.002)] * 2)
+    found = attribute_steps([(slower, launched(USUAL))] * ROUNDS, BlockKind.LOCAL)
     assert of(found) == ("compute", None)
     assert found.share == pytest.approx(0.002 / 0.0145)
 
 
 def test_a_round_in_which_the_machine_was_disturbed_changes_nothing():
-    usual = launched(USUAL, BOTH)
-    late = launched([Rank(exchanging=0.005), Rank(between=0.0011)], BOTH)
-    disturbed = launched([Rank(computing=0.030), Rank(exchanging=0.020)], BOTH)
+    usual = launched(USUAL)
+    late = launched([Rank(exchanging=0.005), Rank(between=0.0011)])
+    disturbed = launched([Rank(computing=0.030), Rank(exchanging=0.020)])
     found = attribute_steps([(late, usual)] * 5 + [(disturbed, usual)] + [(late, usual)] * 6)
     assert of(found) == ("between steps", 1)
     assert attribute_steps([]) == Attribution()
 
 
 def test_who_is_ahead_of_the_others_by_chance_is_not_named():
-    usual = launched(USUAL, BOTH)
+    usual = launched(USUAL)
     # In the typical round rank 0 computes 4 % of a step longer than rank 1, and in others rank 1.
     by_chance = [
-        (
-            launched([Rank(exchanging=0.005, computing=0.014 + own), Rank(exchanging=0.005)], BOTH),
-            usual,
-        )
+        (launched([Rank(exchanging=0.005, computing=0.014 + own), Rank(exchanging=0.005)]), usual)
         for own in (0.002, 0.0008, 0.0009, -0.003, 0.0008, 0.002, 0.0009, -0.004)
     ]
     assert of(attribute_steps(by_chance)) == ("exposed communication", None)
-    late = launched([Rank(exchanging=0.005), Rank(between=0.0011)], BOTH)
+    late = launched([Rank(exchanging=0.005), Rank(between=0.0011)])
     assert attribute_steps([(late, usual)] * (ROUNDS - 1)).rank is None
 
 
@@ -330,13 +329,13 @@ def test_who_does_not_grow_is_not_blamed():
 
 def test_the_only_rank_is_not_told_apart_from_others():
     assert attribute_memory([grown(1_000_000)] * ROUNDS).rank is None
-    slow, usual = (launched([rank], BOTH) for rank in (Rank(computing=0.02), Rank()))
+    slow, usual = (launched([rank]) for rank in (Rank(computing=0.02), Rank()))
     assert of(attribute_steps([(slow, usual)] * ROUNDS)) == ("compute", None)
     assert attribute_start("trace", [(starting(1.5), starting(1.0))] * ROUNDS).rank is None
 
 
 def test_of_one_turn_as_much_is_told_as_of_several() -> None:
-    late, usual = launched([Rank(), Rank(between=0.0021)], BOTH), launched(USUAL, BOTH)
+    late, usual = launched([Rank(), Rank(between=0.0021)]), launched(USUAL)
     for made in (late, usual):
         turns_of(made).blocks = [block for block in made.blocks if block.turn == 0]
     assert of(attribute_steps([(late, usual)] * ROUNDS)) == ("between steps", 1)
@@ -427,14 +426,14 @@ def longer(*more: dict[str, float]) -> Attribution:
         ROUND._replace(**{part: getattr(ROUND, part) + own for part, own in each.items()})
         for each in more
     ]
-    return attribute_steps([(launched(ranks, BOTH), launched([ROUND, ROUND], BOTH))] * ROUNDS)
+    return attribute_steps([(launched(ranks), launched([ROUND, ROUND]))] * ROUNDS)
 
 
 def test_growth_is_a_share_of_the_time_that_the_reference_takes_for_the_same_work() -> None:
     # Of one replica alone, which only computes, half of the step is what two should take.
     alone = launched([ROUND], BOTH[:1])
     alone.arm = HOROVOD_1
-    slow = launched([ROUND._replace(waiting=0.625)] * 2, BOTH)
+    slow = launched([ROUND._replace(waiting=0.625)] * 2)
     ours, theirs = (Side(each.arm, BlockKind.FULL) for each in (slow, alone))
     found = attribute_sides(ours, theirs, [(slow, alone)] * ROUNDS, ideal=0.5)
     assert [(cause.term, cause.share) for cause in found.causes] == [
@@ -442,8 +441,8 @@ def test_growth_is_a_share_of_the_time_that_the_reference_takes_for_the_same_wor
         (Term.EXCHANGE, 0.5),
     ]
     # Another number of ranks is compared with their mean, and the rest of the step is the exchange.
-    usual = launched([ROUND, ROUND._replace(computing=0.25, exchanging=0.5)], BOTH)
-    more = launched([ROUND._replace(waiting=0.5)] * 4, BOTH)
+    usual = launched([ROUND, ROUND._replace(computing=0.25, exchanging=0.5)])
+    more = launched([ROUND._replace(waiting=0.5)] * 4)
     found = attribute_steps([(more, usual)] * ROUNDS)
     assert [(cause.term, cause.share) for cause in found.causes] == [
         (Term.INPUT, 0.375),
