@@ -39,7 +39,7 @@ def host(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_sound_machine_has_no_problem(host: Path) -> None:
+def test_a_sound_machine_has_no_problem(host):
     machine = Machine("node1", (0, 1), cpu_model="AMD EPYC", governor="performance", smt=True)
     found = checks_of(machine, host)
     assert [check for check in found.values() if check.problem] == []
@@ -48,18 +48,14 @@ def test_a_sound_machine_has_no_problem(host: Path) -> None:
 
 
 @pytest.mark.parametrize("governor", ["powersave", "performance/schedutil"])
-def test_a_frequency_that_follows_the_load_is_unfit(host: Path, governor: str) -> None:
+def test_a_frequency_that_follows_the_load_is_unfit(host, governor):
     check = checks_of(Machine("node1", (0,), governor=governor), host)["governor"]
-    assert check.complaint == (
-        f"governor: {governor}: the frequency follows the load, and so does every step time; "
-        "sudo cpupower frequency-set -g performance"
-    )
+    assert check.complaint.startswith(f"governor: {governor}: ")
+    assert check.complaint.endswith("; sudo cpupower frequency-set -g performance")
 
 
 @pytest.mark.parametrize(("limit", "problem"), [("3500000", ""), ("1200000", "it is limited")])
-def test_a_limited_frequency_and_a_cpu_quota_are_unfit(
-    host: Path, limit: str, problem: str
-) -> None:
+def test_a_limited_frequency_and_a_cpu_quota_are_unfit(host, limit, problem):
     directory = host / "sys/devices/system/cpu/cpu1/cpufreq"
     directory.mkdir(parents=True)
     (directory / "scaling_max_freq").write_text(f"{limit}\n")
@@ -72,7 +68,7 @@ def test_a_limited_frequency_and_a_cpu_quota_are_unfit(
     assert check.problem.startswith("the kernel stops ranks that exceed it")
 
 
-def test_the_memory_of_a_container_counts_and_that_of_the_machine(host: Path) -> None:
+def test_the_memory_of_a_container_counts_and_that_of_the_machine(host):
     group = host / "sys/fs/cgroup"
     group.mkdir(parents=True)
     (host / "proc/self").mkdir()
@@ -90,9 +86,7 @@ def test_the_memory_of_a_container_counts_and_that_of_the_machine(host: Path) ->
 
 
 @pytest.mark.parametrize(("code", "told"), [(0, "can be read"), (errno.EPERM, "EPERM")])
-def test_whether_ranks_may_read_each_others_memory_is_a_fact(
-    host: Path, monkeypatch: pytest.MonkeyPatch, code: int, told: str
-) -> None:
+def test_whether_ranks_may_read_each_others_memory_is_a_fact(host, monkeypatch, code, told):
     if code:
         monkeypatch.setattr("hvdperf.machine.fitness._READ_PARENT", f"import sys; sys.exit({code})")
     check = checks_of(Machine("node1", (0,)), host)["ranks' memory"]
@@ -100,7 +94,7 @@ def test_whether_ranks_may_read_each_others_memory_is_a_fact(
     assert not check.problem
 
 
-def test_locked_memory_matters_where_there_is_infiniband(host: Path) -> None:
+def test_locked_memory_matters_where_there_is_infiniband(host):
     (host / "sys/class/infiniband/mlx5_0").mkdir(parents=True)
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     check = checks_of(Machine("node1", (0,)), host)["locked memory"]
@@ -108,9 +102,7 @@ def test_locked_memory_matters_where_there_is_infiniband(host: Path) -> None:
     assert not check.problem or check.problem.startswith("mlx5_0 cannot register buffers")
 
 
-def test_shared_memory_that_is_full_is_unfit_unless_there_is_room_for_files(
-    host: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shared_memory_that_is_full_is_unfit_unless_there_is_room_for_files(host, monkeypatch):
     (host / "dev/shm").unlink()
     with small_disk(host / "dev/shm", "70m") as disk:
         machine = Machine("node1", (0, 1))
@@ -125,7 +117,7 @@ def test_shared_memory_that_is_full_is_unfit_unless_there_is_room_for_files(
         assert checks_of(machine, host)["temporary files"].problem
 
 
-def test_a_busy_program_is_seen_and_named() -> None:
+def test_a_busy_program_is_seen_and_named():
     cores = local_machine().cores
     meter = CpuMeter(cores, set())
     command = ["taskset", "-c", f"{cores[0]}", sys.executable, "-c", BUSY]
@@ -167,7 +159,7 @@ def problems(found: dict[str, fitness.Check]) -> dict[str, str]:
     return {name: check.value for name, check in found.items() if check.problem}
 
 
-def test_sound_gpus_have_no_problem(nvidia_smi: NvidiaSmi) -> None:
+def test_sound_gpus_have_no_problem(nvidia_smi):
     found = checks(nvidia_smi, "".join(SOUND))
     assert problems(found) == {}
     assert found["GPUs"].value == "NVIDIA A100-SXM4-40GB x 2"
@@ -189,9 +181,7 @@ def test_sound_gpus_have_no_problem(nvidia_smi: NvidiaSmi) -> None:
         (", 16, 16", ", 8, 16", "GPU link", ": fewer lanes than its slot has"),
     ],
 )
-def test_a_problem_names_its_gpu(
-    nvidia_smi: NvidiaSmi, good: str, bad: str, name: str, value: str
-) -> None:
+def test_a_problem_names_its_gpu(nvidia_smi, good, bad, name, value):
     assert good in SOUND[1]
     found = problems(checks(nvidia_smi, SOUND[0] + SOUND[1].replace(good, bad)))
     assert [*found] == [name]
@@ -200,7 +190,7 @@ def test_a_problem_names_its_gpu(
     assert value in found[name]
 
 
-def test_programs_of_others_on_the_gpus_are_named(nvidia_smi: NvidiaSmi) -> None:
+def test_programs_of_others_on_the_gpus_are_named(nvidia_smi):
     programs = (
         f"{UUIDS[1]}, 4711, /opt/conda/bin/python, 10240\n"
         "GPU-2b9d3f10-11aa-4c77-8d3e-0a1b2c3d4e5f, 4712, elsewhere, 10\n"
@@ -209,7 +199,7 @@ def test_programs_of_others_on_the_gpus_are_named(nvidia_smi: NvidiaSmi) -> None
     assert found == {"GPU programs": "python, pid 4711: 10240 MiB of GPU 1"}
 
 
-def test_parts_of_gpus_are_not_called_whole(nvidia_smi: NvidiaSmi) -> None:
+def test_parts_of_gpus_are_not_called_whole(nvidia_smi):
     part = Gpu("MIG-4f0d2b8a-1c3e-5d7f-9a1b-2c3d4e5f6a7b", "NVIDIA A100 (MIG instance)")
     found = checks(nvidia_smi, "".join(SOUND), gpus=(part,))
     assert [check.value for check in found.values()] == [
@@ -217,19 +207,19 @@ def test_parts_of_gpus_are_not_called_whole(nvidia_smi: NvidiaSmi) -> None:
     ]
 
 
-def test_gpus_with_different_limits_are_unfit(nvidia_smi: NvidiaSmi) -> None:
+def test_gpus_with_different_limits_are_unfit(nvidia_smi):
     unlike = (GPUS[0], Gpu(UUIDS[1], GPUS[1].name, 1, power_limit_w=250.0, max_sm_clock_mhz=1410))
     found = problems(checks(nvidia_smi, "".join(SOUND), gpus=unlike))
     assert found == {"GPU power limits": "250 W, 400 W"}
 
 
-def test_throttling_is_asked_for_again_after_a_session(nvidia_smi: NvidiaSmi) -> None:
+def test_throttling_is_asked_for_again_after_a_session(nvidia_smi):
     hot = SOUND[0].replace("0x0000000000000001", "0x0000000000000060")
     check = fitness.slowdowns(GPUS, nvidia_smi(f"printf '{hot}{SOUND[1]}'"))
     assert check.value == "GPU 0 software thermal slowdown and hardware thermal slowdown"
 
 
-def test_a_tool_that_fails_is_a_problem(nvidia_smi: NvidiaSmi) -> None:
+def test_a_tool_that_fails_is_a_problem(nvidia_smi):
     environment = nvidia_smi("echo 'GPU is lost.  Reboot the system' >&2; exit 15")
     assert fitness.gpu_checks((), environment) == [], "a host without GPUs asks nothing"
     (check,) = fitness.gpu_checks(GPUS, environment)

@@ -53,11 +53,8 @@ def test_what_may_be_chance_is_no_correlation():
     assert RoundMoments(0.33, 1.0, 40).correlation == 0.33
     assert RoundMoments().correlation == 0.0
     assert round_moments([]) == round_moments([[[0.1]]]) == RoundMoments()
-
-
-def test_comparisons_of_one_network_share_their_rounds():
     rows = series(0.3, 8, np.random.default_rng(2))
-    assert round_moments([rows, rows]).pairs == 7
+    assert round_moments([rows, rows]).pairs == 7, "comparisons of one network share their rounds"
 
 
 def test_the_record_pools_sessions_and_keeps_the_latest(tmp_path: Path):

@@ -7,7 +7,7 @@ import threading
 from hvdperf.machine.probe import probe, probe_gpus
 
 
-def test_every_figure_is_positive_and_nothing_stays() -> None:
+def test_every_figure_is_positive_and_nothing_stays():
     before = threading.active_count()
     found = probe()
     assert set(found) == {"matrix product", "copy", "loopback"}
@@ -15,5 +15,5 @@ def test_every_figure_is_positive_and_nothing_stays() -> None:
     assert threading.active_count() == before
 
 
-def test_a_machine_without_gpus_has_nothing_to_say_of_them() -> None:
+def test_a_machine_without_gpus_has_nothing_to_say_of_them():
     assert probe_gpus() == {}

@@ -34,12 +34,8 @@ OUTER = dict.fromkeys(
         *("OMPI_MCA_shmem_RUNTIME_QUERY_hint", "OMPI_NUM_APP_CTX", "OMPI_UNIVERSE_SIZE"),
         *("PMIX_BFROP_BUFFER_TYPE", "PMIX_ID", "PMIX_NAMESPACE", "PMIX_RANK", "PMIX_SERVER_URI3"),
         *("PMI_RANK", "HFI_NO_BACKTRACE", "IPATH_NO_BACKTRACE"),
-    ),
-    "0",
-)
-# What the user may say of how ranks are started and connected, of which the suite has its own.
-STARTING = dict.fromkeys(
-    (
+        # What the user may say of how ranks are started and connected, of which the suite has its
+        # own.
         *("OMPI_MCA_plm_rsh_agent", "OMPI_MCA_plm_rsh_args", "OMPI_MCA_orte_default_hostfile"),
         *("OMPI_MCA_rmaps_base_mapping_policy", "OMPI_MCA_hwloc_base_binding_policy"),
         *("OMPI_MCA_ras_base_launch_orted_on_hn", "OMPI_MCA_btl_tcp_if_exclude"),
@@ -67,12 +63,12 @@ def interpreter(tmp_path: Path) -> Path:
 
 
 def test_ranks_get_the_users_environment_and_nothing_of_an_outer_mpirun(interpreter):
-    given = {**USER, **OUTER, **STARTING}
+    given = {**USER, **OUTER}
     result = rank_environment(interpreter, given)
-    assert (OUTER | STARTING).keys().isdisjoint(result)
+    assert OUTER.keys().isdisjoint(result)
     assert USER.items() <= result.items()
     assert result == rank_environment(interpreter, USER)
-    assert given == {**USER, **OUTER, **STARTING}, "the given environment is left alone"
+    assert given == {**USER, **OUTER}, "the given environment is left alone"
 
 
 def test_ranks_find_this_package_before_others(interpreter):
@@ -104,7 +100,7 @@ def test_only_root_tells_open_mpi_that_it_is_root(interpreter, monkeypatch, uid,
 def test_settings_of_what_ranks_run_are_the_users():
     settings = dict.fromkeys(("HOROVOD_FUSION_THRESHOLD", "NCCL_DEBUG", "TF_XLA_FLAGS"), "0")
     settings |= {"OMP_NUM_THREADS": "1", "XLA_FLAGS": ""}
-    assert user_settings({**settings, **OUTER, **STARTING, "HOME": "/root"}) == settings
+    assert user_settings({**settings, **OUTER, "HOME": "/root"}) == settings
 
 
 GIB = 1 << 30
