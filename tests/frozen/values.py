@@ -40,16 +40,6 @@ _OPTION = re.compile(r"^\| `(--[a-z][\w-]*)", re.MULTILINE)
 _CHANGED = re.compile(r"throughput\[(\S+)\] ([-+][\d.]+) % since ([\d-]+)")
 
 
-def values() -> dict[str, Any]:
-    return {
-        "sessions": sessions(),
-        "years": simulated_years(),
-        "scripts": scripts(),
-        "commands": commands(),
-        "keys": keys(),
-    }
-
-
 def sessions() -> dict[str, Any]:
     """Return the tables of each session's report, and its cases as judged from their rounds."""
     found = {}
@@ -189,6 +179,15 @@ def _hvdperf(*words: str) -> None:
         run(parser())
 
 
+PARTS = {
+    "sessions": sessions,
+    "years": simulated_years,
+    "scripts": scripts,
+    "commands": commands,
+    "keys": keys,
+}
+
 if __name__ == "__main__":
-    text = json.dumps(values(), indent=0, sort_keys=True)
+    values = {name: part() for name, part in PARTS.items()}
+    text = json.dumps(values, indent=0, sort_keys=True)
     FROZEN.write_bytes(lzma.compress(text.encode(), preset=9))
