@@ -38,13 +38,6 @@ def sample(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
 
 
 @pytest.fixture
-def cifar10(tmp_path: Path) -> Files:
-    """Return a hundred training records of CIFAR-10 in the binary layout."""
-    write_cifar(tmp_path, "cifar10", Layout.BINARY, seed=1)
-    return locate(tmp_path, "cifar10")
-
-
-@pytest.fixture
 def damaged(tmp_path: Path) -> Callable[[str, Layout, bytes], Path]:
     """Return a function that writes a whole data set and replaces the content of its first training
     file."""

@@ -39,12 +39,12 @@ def sequential(*layers: Any) -> Any:
     return keras.Sequential([keras.Input((4,)), *layers, keras.layers.Dense(3)])
 
 
-def test_a_model_that_is_not_built_is_built_by_a_call() -> None:
+def test_a_model_that_is_not_built_is_built_by_a_call():
     (model,) = contract.built([Subclassed()], Task())
     assert [tuple(weight.shape) for weight in model.trainable_variables] == [(4, 3), (3,)]
 
 
-def test_what_cannot_be_trained_is_refused() -> None:
+def test_what_cannot_be_trained_is_refused():
     frozen = sequential()
     frozen.trainable = False
     for model in (frozen, tf.Module(), None):
@@ -52,7 +52,7 @@ def test_what_cannot_be_trained_is_refused() -> None:
             contract.built([model], Task())
 
 
-def test_a_training_of_the_models_own_is_refused() -> None:
+def test_a_training_of_the_models_own_is_refused():
     with pytest.raises(BadNetwork, match="train_step"):
         contract.check_methods(OwnStep(), has_loss=False, has_optimizer=False)
     contract.check_methods(Subclassed(), has_loss=False, has_optimizer=False)
@@ -65,7 +65,7 @@ def test_a_training_of_the_models_own_is_refused() -> None:
 
 
 @pytest.mark.parametrize("loss", [0.5, [[0.5]], [1]])
-def test_a_loss_is_one_figure_a_sample(loss: Any) -> None:
+def test_a_loss_is_one_figure_a_sample(loss):
     with pytest.raises(BadNetwork):
         contract.check_loss(tf.constant(loss))
     contract.check_loss(tf.constant([0.5]))
@@ -80,9 +80,7 @@ def test_a_loss_is_one_figure_a_sample(loss: Any) -> None:
         ({"logits": [[0.1, 0.2]]}, [0], 2),
     ],
 )
-def test_the_suites_own_loss_takes_logits_and_numbers_of_classes(
-    outputs: Any, labels: Any, classes: int
-) -> None:
+def test_the_suites_own_loss_takes_logits_and_numbers_of_classes(outputs, labels, classes):
     made = outputs if isinstance(outputs, dict) else tf.constant(outputs)
     with pytest.raises(BadNetwork):
         contract.check_logits(made, tf.constant(labels), classes)
@@ -90,7 +88,7 @@ def test_the_suites_own_loss_takes_logits_and_numbers_of_classes(
     contract.check_logits(tf.zeros([2, 5, 3]), tf.zeros([2, 5], tf.int32), 0)
 
 
-def test_every_random_layer_is_still_wherever_it_is() -> None:
+def test_every_random_layer_is_still_wherever_it_is():
     layers = keras.layers
     inner = keras.Sequential([keras.Input((4,)), layers.Dense(4), layers.Dropout(0.5)])
     model = sequential(inner, layers.GaussianNoise(1.0), layers.BatchNormalization())
@@ -103,7 +101,7 @@ def test_every_random_layer_is_still_wherever_it_is() -> None:
     assert not normalised, "batch normalization still trains"
 
 
-def test_what_layers_add_to_the_loss_is_trained() -> None:
+def test_what_layers_add_to_the_loss_is_trained():
     class Task1(Task):
         def losses(self, models: Any, batch: Any) -> Any:
             return (tf.reduce_sum(models[0](batch[0], training=True), axis=1) * 0.0,)

@@ -47,24 +47,16 @@ def validation(data: dict[str, Path], name: str, **options: Any) -> list[list[by
     ]
 
 
-@pytest.mark.parametrize("count", [2, 5])
 @pytest.mark.parametrize("name", DATA_SETS)
-def test_ranks_validate_with_every_record_once(
-    data: dict[str, Path], name: str, count: int
-) -> None:
+def test_ranks_validate_with_every_record_once(data, name):
     (everything,) = validation(data, name, batch=1000)
     assert len(everything) > 7
-    seen: list[bytes] = []
-    for index in range(count):
-        batches = validation(data, name, shard=(index, count))
+    for index in range(5):
+        batches = validation(data, name, shard=(index, 5))
         *whole, last = map(len, batches)
         assert set(whole) <= {4}
         assert 0 < last <= 4
-        part = [record for batch in batches for record in batch]
-        remaining = iter(everything)
-        assert all(record in remaining for record in part), "not in file order"
-        seen += part
-    assert sorted(seen) == sorted(everything)
+        assert [record for batch in batches for record in batch] == everything[index::5]
 
 
 def train(
@@ -82,7 +74,7 @@ def train(
 
 
 @pytest.mark.parametrize("name", DATA_SETS)
-def test_every_epoch_is_the_whole_shard_in_a_new_order(data: dict[str, Path], name: str) -> None:
+def test_every_epoch_is_the_whole_shard_in_a_new_order(data, name):
     extent = extent_of(data, name).train
     assert extent is not None
     everything = train(data, name, extent, shuffle=False)
@@ -103,7 +95,7 @@ def test_every_epoch_is_the_whole_shard_in_a_new_order(data: dict[str, Path], na
 
 
 @pytest.mark.parametrize("name", DATA_SETS)
-def test_a_batch_may_be_larger_than_the_shard(data: dict[str, Path], name: str) -> None:
+def test_a_batch_may_be_larger_than_the_shard(data, name):
     shard = {*train(data, name, 200, shard=(0, 7), shuffle=False)}
     found = train(data, name, 1, 200, shard=(0, 7))
     assert len(found) == 200
@@ -111,14 +103,14 @@ def test_a_batch_may_be_larger_than_the_shard(data: dict[str, Path], name: str) 
 
 
 @pytest.mark.parametrize("name", DATA_SETS)
-def test_order_depends_on_the_seed_alone(data: dict[str, Path], name: str) -> None:
+def test_order_depends_on_the_seed_alone(data, name):
     first = train(data, name, 12, 4, seed=3, augment=True)
     assert train(data, name, 12, 4, seed=3, augment=True, threads=2) == first
     assert train(data, name, 12, 4, seed=4, augment=True) != first
 
 
 @pytest.mark.parametrize("name", DATA_SETS)
-def test_threads_are_the_pipelines_own(data: dict[str, Path], name: str) -> None:
+def test_threads_are_the_pipelines_own(data, name):
     for opened in (inputs.open_train, inputs.open_validation):
         found = opened(request(data, name, threads=3)).options()
         assert found.threading.private_threadpool_size == 3
@@ -132,15 +124,13 @@ def test_threads_are_the_pipelines_own(data: dict[str, Path], name: str) -> None
     "wrong",
     [{"shard": (2, 2)}, {"shard": (-1, 2)}, {"shard": (0, 0)}, {"batch": 0}, {"threads": 0}],
 )
-def test_requests_without_sense_are_refused(wrong: dict[str, Any]) -> None:
+def test_requests_without_sense_are_refused(wrong):
     with pytest.raises(ValueError):
         Request("synthetic", **{"batch": 4, "size": 8, **wrong})
 
 
 @pytest.mark.parametrize("name", DATA_SETS)
-def test_validation_is_the_same_each_time_and_unlike_training(
-    data: dict[str, Path], name: str
-) -> None:
+def test_validation_is_the_same_each_time_and_unlike_training(data, name):
     first, again = (validation(data, name, threads=threads) for threads in (1, 3))
     assert first == again
     trained = set(train(data, name, 1, 8, shuffle=False))
@@ -149,7 +139,7 @@ def test_validation_is_the_same_each_time_and_unlike_training(
 
 # The session refuses fewer records of ImageNet than ranks, because it has counted them.
 @pytest.mark.parametrize("name", [name for name in DATA_SETS if name != "imagenet"])
-def test_rank_without_a_record_is_refused(data: dict[str, Path], name: str) -> None:
+def test_rank_without_a_record_is_refused(data, name):
     records = len(validation(data, name, batch=1))
     assert len(validation(data, name, shard=(records - 1, records))) == 1
     with pytest.raises(DataError, match=rf": {records} .* cannot be shared by {records + 1} ranks"):
@@ -159,12 +149,9 @@ def test_rank_without_a_record_is_refused(data: dict[str, Path], name: str) -> N
         train(data, name, 1, shard=(0, trained + 1))
 
 
-def test_synthetic_input_has_nothing_to_validate_with() -> None:
+def test_what_a_data_set_lacks_and_no_directory_are_refused(data):
     with pytest.raises(inputs.UnknownInput, match="synthetic has nothing to validate with: use"):
         inputs.open_validation(Request("synthetic", 4, 8))
-
-
-def test_form_that_a_data_set_lacks_and_no_directory_are_refused(data: dict[str, Path]) -> None:
     for name, form in (("cifar10", Form.WORDS), ("ptb", Form.IMAGES)):
         for opened in (inputs.open_train, inputs.open_validation):
             with pytest.raises(inputs.UnknownInput, match=f"{name} has no {form.value}"):
@@ -181,7 +168,7 @@ def extent_of(data: dict[str, Path], name: str) -> inputs.Extent:
     return inputs.extent(name, check(files) if name == "imagenet" else files, SIZES[name])
 
 
-def test_extent_is_the_number_of_samples(data: dict[str, Path]) -> None:
+def test_extent_is_the_number_of_samples(data):
     words = (data["ptb"] / "ptb.train.txt").read_text()
     tokens = len(words.split()) + words.count("\n")
     trained = {"cifar10": 65, "cifar100": 13, "imagenet": 12, "ptb": (tokens - 1) // 5}
@@ -191,8 +178,9 @@ def test_extent_is_the_number_of_samples(data: dict[str, Path]) -> None:
     assert inputs.extent("synthetic", None, 8) == inputs.Extent(train=None, validation=0)
 
 
-def test_finding_files_needs_no_tensorflow(data: dict[str, Path]) -> None:
+def test_finding_and_writing_files_needs_no_tensorflow(data):
     code = "import sys; from hvdperf.models import inputs\n"
+    code += "from hvdperf.models.inputs import sample_sets\n"
     for name, folder in data.items():
         code += f"assert inputs.locate({name!r}, {str(folder)!r})\n"
     code += "assert 'tensorflow' not in sys.modules"

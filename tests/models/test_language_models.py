@@ -30,9 +30,7 @@ COUNTS = [
 
 @pytest.mark.usefixtures("without_random_weights")
 @pytest.mark.parametrize(("name", "length", "vocabulary", "count", "tensors", "rates"), COUNTS)
-def test_counts_are_the_published_ones(
-    name: str, length: int, vocabulary: int, count: int, tensors: int, rates: list[float]
-) -> None:
+def test_counts_are_the_published_ones(name, length, vocabulary, count, tensors, rates):
     model = registry.build(name, length, vocabulary)
     assert parameters(model) == count
     assert len(model.trainable_variables) == tensors
@@ -44,9 +42,7 @@ def test_counts_are_the_published_ones(
 @pytest.mark.parametrize(
     ("name", "spread"), [("lstm_ptb_small", 0.1), ("lstm", 0.05), ("lstm_ptb_large", 0.04)]
 )
-def test_every_parameter_of_an_lstm_starts_uniform_as_in_the_paper(
-    name: str, spread: float
-) -> None:
+def test_every_parameter_of_an_lstm_starts_uniform_as_in_the_paper(name, spread):
     model = registry.build(name, 5, 500)
     values = [np.asarray(variable) for variable in model.trainable_variables]
     for value in values:
@@ -57,7 +53,7 @@ def test_every_parameter_of_an_lstm_starts_uniform_as_in_the_paper(
 
 
 @EACH
-def test_gradient_of_the_embedding_alone_is_sparse(name: str) -> None:
+def test_gradient_of_the_embedding_alone_is_sparse(name):
     length, tensors, width = SMALL[name]
     tokens = words(4, length)
     found = gradients(registry.build(name, length, 2000), tokens, tokens)
@@ -70,7 +66,7 @@ def test_gradient_of_the_embedding_alone_is_sparse(name: str) -> None:
 
 
 @EACH
-def test_logits_depend_on_the_words_before_only(name: str) -> None:
+def test_logits_depend_on_the_words_before_only(name):
     length, _, _ = SMALL[name]
     model = registry.build(name, length, 2000)
     before = words(2, length)
@@ -87,7 +83,7 @@ def test_logits_depend_on_the_words_before_only(name: str) -> None:
         assert change[position : position + 3].min() > (0 if name == "lstm_s" else 1e-5)
 
 
-def test_positions_can_be_told_apart_by_a_transformer() -> None:
+def test_positions_can_be_told_apart_by_a_transformer():
     model = registry.build("transformer_s", 32, 2000)
     # Of one word alone, every position would see the same without positions.
     logits = np.asarray(model(np.full((1, 32), 7, np.int32), training=False))[0]

@@ -33,13 +33,13 @@ def imported_by(statement: str) -> set[str]:
     return set(result.stdout.split())
 
 
-def test_registries_import_neither_tensorflow_nor_numpy() -> None:
+def test_registries_import_neither_tensorflow_nor_numpy():
     loaded = imported_by("import hvdperf.models.registry, hvdperf.models.inputs")
     assert "hvdperf" in loaded
     assert not loaded & {"tensorflow", "keras", "horovod", "numpy"}
 
 
-def test_unknown_network_lists_the_known_and_suggests_the_closest() -> None:
+def test_unknown_network_lists_the_known_and_suggests_the_closest():
     with pytest.raises(UnknownNetwork) as raised:
         registry.network("resnet50")
     message = str(raised.value)
@@ -51,11 +51,8 @@ def test_unknown_network_lists_the_known_and_suggests_the_closest() -> None:
     assert "did you mean" not in str(raised.value)
 
 
-def test_inputs_have_the_classes_of_their_data_sets() -> None:
+def test_inputs_have_the_classes_of_their_data_sets_and_the_closest_is_suggested():
     assert [each.classes for each in inputs.INPUTS.values()] == [10, 100, 1001, 0, 1000]
-
-
-def test_unknown_input_suggests_the_closest() -> None:
     with pytest.raises(inputs.UnknownInput, match=r"did you mean cifar10\?"):
         inputs.find("cifar-10")
 
@@ -119,7 +116,7 @@ def traffic_of(model: Any) -> Traffic:
 @pytest.mark.long
 @pytest.mark.usefixtures("without_random_weights")
 @pytest.mark.parametrize("name", FULL)
-def test_full_size_network_has_the_published_counts_and_output_sizes(name: str) -> None:
+def test_full_size_network_has_the_published_counts_and_output_sizes(name):
     network, (count, tensors, megabytes) = NETWORKS[name], PUBLISHED[name]
     model = registry.build(name, network.input_size, 1000)
     assert parameters(model) == count
@@ -133,7 +130,7 @@ def test_full_size_network_has_the_published_counts_and_output_sizes(name: str) 
 
 
 @pytest.mark.usefixtures("without_random_weights")
-def test_own_vgg_is_that_of_keras_and_its_parameters_depend_on_the_image_size() -> None:
+def test_own_vgg_is_that_of_keras_and_its_parameters_depend_on_the_image_size():
     of_keras = registry.build("vgg_16", 32, 10)
     assert shapes(vgg(32, 10, D, width=64, dense=4096)) == shapes(of_keras)
     # The grid before the first dense layer is 7 x 7 at 224 px and 1 x 1 at 32 px.
@@ -142,7 +139,7 @@ def test_own_vgg_is_that_of_keras_and_its_parameters_depend_on_the_image_size() 
 
 
 @pytest.mark.long
-def test_own_resnet_v2_computes_what_that_of_keras_does() -> None:
+def test_own_resnet_v2_computes_what_that_of_keras_does():
     own = resnet_v2(64, 10, (3, 4, 6, 3), width=64)
     theirs = keras.applications.ResNet50V2(
         weights=None, input_shape=(64, 64, 3), classes=10, classifier_activation=None
@@ -153,7 +150,7 @@ def test_own_resnet_v2_computes_what_that_of_keras_does() -> None:
 
 
 @pytest.mark.long
-def test_own_inception_v3_computes_what_that_of_keras_does() -> None:
+def test_own_inception_v3_computes_what_that_of_keras_does():
     noise = np.random.default_rng(0).standard_normal((3, 75, 75, 3), dtype=np.float32)
     own = inception_v3_of(75, 10, A, B, C, thinner=1)
     theirs = inception_v3(75, 10)
@@ -168,7 +165,7 @@ def test_own_inception_v3_computes_what_that_of_keras_does() -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_small_network_takes_its_smallest_image_and_gives_logits(name: str) -> None:
+def test_small_network_takes_its_smallest_image_and_gives_logits(name):
     network = NETWORKS[name]
     size = network.smallest
     model = registry.build(name, size, 10)
@@ -191,7 +188,7 @@ def test_small_network_takes_its_smallest_image_and_gives_logits(name: str) -> N
             registry.build(name, size - 1, 10)
 
 
-def test_small_variants_keep_the_traffic_and_need_no_larger_images() -> None:
+def test_small_variants_keep_the_traffic_and_need_no_larger_images():
     assert [name + "_s" for name in FULL] == SMALL
     # Tracing costs by the tensor: 115 is the budget of the default profile.
     assert max(NETWORKS[name].gradient_tensors for name in SMALL) <= 115
@@ -204,7 +201,7 @@ def normal(*shape: int) -> Any:
     return tf.random.stateless_normal(shape, seed=(1, 2))
 
 
-def test_networks_have_the_published_counts_and_shapes() -> None:
+def test_networks_have_the_published_counts_and_shapes():
     generator, discriminator = dcgan(64, 10)
 
     assert (parameters(generator), parameters(discriminator)) == (18_855_043, 17_232_897)
@@ -219,7 +216,7 @@ def test_networks_have_the_published_counts_and_shapes() -> None:
     assert grids(discriminator, keras.layers.Conv2D) == up[::-1]
 
 
-def test_neither_the_image_nor_its_judge_is_normalised() -> None:
+def test_neither_the_image_nor_its_judge_is_normalised():
     generator, discriminator = dcgan_s(64, 10)
     normalised = grids(generator, keras.layers.BatchNormalization)
     assert normalised == [(4, 4, 64), (8, 8, 32), (16, 16, 16), (32, 32, 8)]
@@ -227,9 +224,7 @@ def test_neither_the_image_nor_its_judge_is_normalised() -> None:
 
 
 @pytest.mark.parametrize(("size", "more"), [(16, -2), (64, 0), (128, 1)])
-def test_powers_of_two_have_as_many_layers_that_draw_images_and_judge_them(
-    size: int, more: int
-) -> None:
+def test_powers_of_two_have_as_many_layers_that_draw_images_and_judge_them(size, more):
     generator, discriminator = dcgan_s(size, 10)
     images = generator(normal(5, LATENT), training=True)
     logits = np.asarray(discriminator(images, training=True))
@@ -246,12 +241,12 @@ def test_powers_of_two_have_as_many_layers_that_draw_images_and_judge_them(
 
 @pytest.mark.parametrize("size", [-64, 0, 1, 8, 63, 65, 96])
 @pytest.mark.parametrize("build", [dcgan, dcgan_s])
-def test_other_sizes_are_refused(build: Any, size: int) -> None:
+def test_other_sizes_are_refused(build, size):
     with pytest.raises(ValueError, match=f"^image size {size}: .*power of two.*$"):
         build(size, 10)
 
 
-def test_initial_weights_are_those_of_the_paper() -> None:
+def test_initial_weights_are_those_of_the_paper():
     for model in dcgan_s(64, 10):
         kernels = [np.asarray(each) for each in model.trainable_variables if len(each.shape) > 1]
         assert len(kernels) == 5
@@ -261,7 +256,7 @@ def test_initial_weights_are_those_of_the_paper() -> None:
 
 
 @pytest.mark.long
-def test_a_step_gives_every_variable_of_both_a_finite_gradient() -> None:
+def test_a_step_gives_every_variable_of_both_a_finite_gradient():
     task = tasks.find(NETWORKS["dcgan_s"], 64, 10)
     parts = [
         training.Part(model, training.make_optimizer("sgd", "float32"))

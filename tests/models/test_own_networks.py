@@ -43,9 +43,7 @@ def file(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.mark.parametrize("module", ["hvdperf.models", "hvdperf.models.registry", "models.registry"])
-def test_a_network_of_a_file_can_be_built_by_its_name(
-    file: Callable[..., Path], module: str
-) -> None:
+def test_a_network_of_a_file_can_be_built_by_its_name(file, module):
     path = file(GOOD.format(stem="my_networks").replace("hvdperf.models.registry", module))
     (network,) = load_file(path)
     assert network.origin == str(path)
@@ -60,7 +58,7 @@ def test_a_network_of_a_file_can_be_built_by_its_name(
     assert digest(network) != before
 
 
-def test_data_of_its_own_is_an_input_of_its_name(file: Callable[..., Path]) -> None:
+def test_data_of_its_own_is_an_input_of_its_name(file):
     data = GOOD.replace("32)", '32, data="my_networks:data", classes=3)')
     load_file(file(data.format(stem="my_networks")))
     assert not inputs.find("mine").needs_data
@@ -81,9 +79,7 @@ def test_data_of_its_own_is_an_input_of_its_name(file: Callable[..., Path]) -> N
         (GOOD.replace(" 32)", ' 32, loss="loss")'), "'mine': loss 'loss' is not of the form"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named_with_the_reason(
-    file: Callable[..., Path], text: str, said: str
-) -> None:
+def test_a_file_that_cannot_be_used_is_named_with_the_reason(file, text, said):
     path = file(text.format(stem="my_networks") if "{stem}" in text else text)
     with pytest.raises(BadWorkloads) as refused:
         load_file(path)
@@ -97,16 +93,13 @@ def test_a_file_that_cannot_be_used_is_named_with_the_reason(
     [
         ("my-networks.py", "is no name of a module, such as my_networks.py"),
         ("json.py", "there is another module json; rename the file"),
+        ("folder/my_networks.py", "no such file"),
     ],
 )
-def test_a_file_needs_a_name_of_its_own(file: Callable[..., Path], name: str, said: str) -> None:
+def test_a_file_needs_a_name_of_its_own_and_to_exist(file, tmp_path, name, said):
+    file(GOOD.format(stem="json"), Path(name).name)
     with pytest.raises(BadWorkloads, match=said):
-        load_file(file(GOOD.format(stem="json"), name))
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadWorkloads, match=r"nothing\.py: no such file"):
-        load_file(tmp_path / "nothing.py")
+        load_file(tmp_path / name)
 
 
 @pytest.fixture
@@ -127,7 +120,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     return installed
 
 
-def test_networks_of_an_installed_package_are_known(install: Callable[[str], None]) -> None:
+def test_networks_of_an_installed_package_are_known(install):
     install(GOOD.format(stem="their_package.nets"))
     load_installed()
     assert registry.build("mine", 32, 10) == (32, 10)
@@ -144,7 +137,7 @@ def test_networks_of_an_installed_package_are_known(install: Callable[[str], Non
         (GOOD.replace('"mine"', '"vgg_16_s"'), "the suite has a network of that name"),
     ],
 )
-def test_a_broken_package_is_named(install: Callable[[str], None], text: str, said: str) -> None:
+def test_a_broken_package_is_named(install, text, said):
     install(text)
     with pytest.raises(BadWorkloads, match=r"the installed package their-networks 1\.2 ") as raised:
         load_installed()

@@ -20,7 +20,7 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_script_is_named_by_its_file_and_arguments(script: Path) -> None:
+def test_a_script_is_named_by_its_file_and_arguments(script):
     found = load_script(f"python3 {script} --batch 64 --data '/a b'")
     assert found.name.startswith("train.py-batch-64-data-a-b-")
     assert found.script == f"{script} --batch 64 --data '/a b'"
@@ -29,14 +29,14 @@ def test_a_script_is_named_by_its_file_and_arguments(script: Path) -> None:
     assert not inputs.find(SCRIPT).needs_data
 
 
-def test_other_arguments_give_another_name(script: Path) -> None:
+def test_other_arguments_give_another_name(script):
     rates = ("1e-3", "1e+3", "1e3", "é", "x" * 300)
     names = {load_script(f"{script} --lr {rate}").name for rate in rates}
     assert len(names) == 5
     assert max(map(len, names)) < 100
 
 
-def test_it_runs_where_the_command_is_typed_if_it_lies_below_that(script: Path) -> None:
+def test_it_runs_where_the_command_is_typed_if_it_lies_below_that(script):
     top = script.parent.parent
     assert load_script(f"{script.parent.name}/train.py", str(top)).place == str(top)
     assert load_script(f"{script} -v", "/").place == "/"
@@ -46,11 +46,11 @@ def test_it_runs_where_the_command_is_typed_if_it_lies_below_that(script: Path) 
     assert load_script(f"{hidden} -h", str(top)).place == str(hidden.parent)
 
 
-def test_its_path_is_relative_to_the_profile_that_names_it(script: Path) -> None:
+def test_its_path_is_relative_to_the_profile_that_names_it(script):
     assert load_script("train.py", str(script.parent)).script == str(script)
 
 
-def test_two_files_of_one_name_need_other_arguments(script: Path, tmp_path: Path) -> None:
+def test_two_files_of_one_name_need_other_arguments(script, tmp_path):
     other = tmp_path / "other" / "train.py"
     other.parent.mkdir()
     other.write_text("")
@@ -71,6 +71,6 @@ def test_two_files_of_one_name_need_other_arguments(script: Path, tmp_path: Path
         ("nowhere.py", "nowhere.py: no such file"),
     ],
 )
-def test_what_is_no_script_is_refused(text: str, said: str) -> None:
+def test_what_is_no_script_is_refused(text, said):
     with pytest.raises(BadWorkloads, match=said):
         load_script(text)

@@ -43,3 +43,10 @@ def fill(path: Path) -> Path:
                 stream.write(bytes(1024))
         except OSError:
             return ballast
+
+
+def write_anew(path: Path, content: bytes) -> None:
+    """Write a file in the place of one that may be there. To cut that one to nothing would wait for
+    the disk, which takes milliseconds each time."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(content)
