@@ -192,14 +192,10 @@ class TestThreads:
         assert cores_of(place_group(place(offers(("a", 4, 8, []))), 2)) == (0, 1, 2, 3)
 
     @pytest.mark.parametrize("strategy", list(Strategy))
-    def test_a_single_replica_is_the_same_either_way(self, strategy):
+    def test_one_replica_is_the_same_either_way_and_beside_a_gpu_tensorflow_decides(self, strategy):
         group = place_group(place(offers(("a", 2, 8, []))), 1)
         assert threads(strategy, group) == Threads(intra_op=4, inter_op=1)
-
-    @pytest.mark.parametrize("strategy", list(Strategy))
-    def test_beside_a_gpu_tensorflow_decides(self, strategy):
-        group = place(offers(("a", 2, 8, gpus(0, 1))))
-        assert threads(strategy, group) == Threads(0, 0)
+        assert threads(strategy, place(offers(("a", 2, 8, gpus(0, 1))))) == Threads(0, 0)
 
     def test_mirrored_does_not_span_hosts(self):
         with pytest.raises(ValueError, match="one host"):
