@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from hvdperf.launch.live_launch import LiveLaunch
-from hvdperf.plan.arms import EXCHANGES, Arm, BlockKind, Workload
+from hvdperf.plan.arms import EXCHANGES, Arm, BlockKind
 from hvdperf.plan.options import LAUNCHERS
-from hvdperf.records.rounds import Block, BlockReport, Evidence, Launch, Turns
+from hvdperf.records.rounds import Block, BlockReport, Turns
 from hvdperf.work.blocks import Blocks
 from hvdperf.work.evidence import weights_differ
 from hvdperf.work.round_runner import CORRECTNESS_STEPS
@@ -29,6 +29,7 @@ from tests.support.groups import (
     WORKLOAD,
     Start,
     horovod,
+    launched,
     mirrored,
     multiworker,
     single,
@@ -56,7 +57,7 @@ def of_other_seeds(
 @pytest.fixture(scope="module")
 def stopped_workers(start_for_all: Start) -> tuple[LiveLaunch, float]:
     """Return a group of MultiWorkerMirroredStrategy that has been stopped, and since when."""
-    group = start_for_all("mpirun", multiworker(2, DCGAN))
+    group = start_for_all("agents", multiworker(2))
     group.pause()
     return group, time.monotonic()
 
@@ -88,21 +89,19 @@ def group(groups: dict[str, LiveLaunch], launcher: str) -> Iterator[LiveLaunch]:
 
 
 @pytest.mark.parametrize(
-    ("arm", "other"), [(horovod(2), mirrored(2)), (horovod(1), single())], ids=lambda arm: arm.label
+    ("launcher", "arm", "other"),
+    [
+        ("mpirun", horovod(2), mirrored(2)),
+        ("mpirun", horovod(1), single()),
+        ("agents", horovod(2), horovod(2)),
+        ("mpirun", horovod(2, LSTM), mirrored(2, LSTM)),
+        ("mpirun", horovod(2, TRANSFORMER), mirrored(2, TRANSFORMER)),
+    ],
 )
-def test_strategies_train_the_same_weights(weights: Weights, arm: Arm, other: Arm) -> None:
-    assert weights_differ(weights("mpirun", arm), weights("mpirun", other)) == ""
-
-
-def test_every_launcher_starts_what_trains_the_same_weights(weights: Weights) -> None:
-    assert weights_differ(weights("agents", horovod(2)), weights("mpirun", horovod(2))) == ""
-
-
-@pytest.mark.parametrize("workload", [LSTM, TRANSFORMER], ids=lambda known: known.model)
-def test_every_task_is_trained_alike(weights: Weights, workload: Workload) -> None:
-    ours = weights("mpirun", horovod(2, workload))
-    theirs = weights("mpirun", mirrored(2, workload))
-    assert weights_differ(ours, theirs) == ""
+def test_every_strategy_and_launcher_trains_the_same_weights(
+    weights: Weights, launcher: str, arm: Arm, other: Arm
+) -> None:
+    assert weights_differ(weights(launcher, arm), weights("mpirun", other)) == ""
 
 
 # Its two models have variables of the same names.
@@ -141,24 +140,13 @@ def test_blocks_consume_what_the_plan_says_and_replicas_stay_equal(
         )
         for turn in range(2)
     ]
-    evidence = group.reports(Evidence, "evidence", DEADLINE_S)
-    launch = Launch(horovod(2, ADAM), 0, work=Turns(blocks=blocks), evidence=evidence)
-    assert Blocks.problems(launch) == []
+    assert Blocks.problems(launched(horovod(2, ADAM), group, Turns(blocks=blocks))) == []
     expected = 5 * WORKLOAD.batch * (1 if kind is BlockKind.SPLIT else 2)
     assert [block.samples for block in blocks] == [expected, expected]
 
 
 def test_a_block_begins_when_the_last_rank_is_there(group: LiveLaunch) -> None:
     begins_when_the_last_rank_is_there(group)
-
-
-def test_workers_begin_a_block_when_the_last_one_is_there_and_train_the_same_weights(
-    start: Start, weights: Weights, tmp_path: Path
-) -> None:
-    group = start("agents", multiworker(2))
-    begins_when_the_last_rank_is_there(group)
-    theirs = trained(group, tmp_path / "weights.npz")
-    assert weights_differ(theirs, weights("mpirun", horovod(2))) == ""
 
 
 def begins_when_the_last_rank_is_there(group: LiveLaunch) -> None:
@@ -190,12 +178,15 @@ def test_ranks_are_pinned_to_their_own_cores(group: LiveLaunch) -> None:
         assert masks == {tuple(config["cores"])}
 
 
-def test_workers_that_were_stopped_for_long_are_not_taken_for_dead(
-    stopped_workers: tuple[LiveLaunch, float],
+def test_workers_that_were_stopped_for_long_are_not_taken_for_dead_and_train_the_same_weights(
+    stopped_workers: tuple[LiveLaunch, float], weights: Weights, tmp_path: Path
 ) -> None:
     group, since = stopped_workers
     assert {rank.metadata["transport"] for rank in group.ranks} == {"ring"}
     time.sleep(max(0.0, since + STOPPED_S - time.monotonic()))
     group.resume()
     replies = group.ask("block", DEADLINE_S, kind="full", steps=3)
-    assert [reply["samples"] for reply in replies] == [3 * DCGAN.batch] * 2
+    assert [reply["samples"] for reply in replies] == [3 * WORKLOAD.batch] * 2
+    begins_when_the_last_rank_is_there(group)
+    theirs = trained(group, tmp_path / "weights.npz")
+    assert weights_differ(theirs, weights("mpirun", horovod(2))) == ""
