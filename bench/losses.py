@@ -23,8 +23,8 @@ from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Row
 from hvdperf.session.proposals import NIGHTS
 from hvdperf.stats import bound_depth
+from hvdperf.timeline.nights.gate import FEWEST, CaseOverNights, NightNoise
 from hvdperf.timeline.nights.gate import NIGHTS as TOGETHER
-from hvdperf.timeline.nights.gate import CaseOverNights
 from hvdperf.timeline.nights.speed import Key, Scope, UsualSpeeds
 from hvdperf.verdict import REGRESSION, Verdict
 from hvdperf.vet import judge as vet
@@ -36,6 +36,8 @@ Judged = npt.NDArray[np.bool_]
 
 NETWORKS = tuple(f"network_{number}" for number in range(15))
 NODES = tuple(f"gpu{number:02}" for number in range(16))
+# Nights of a gate without a change, by which it is known how they differ.
+BEFORE = 2 * FEWEST
 FAIL_BELOW, PASS_FROM = math.log(REGRESSION.fail_below), math.log(REGRESSION.pass_from)
 
 
@@ -55,14 +57,14 @@ def throughputs(networks: Sequence[str], sizes: Sequence[int]) -> tuple[Key, ...
 
 @dataclass(frozen=True)
 class Throughputs:
-    """How the throughputs of nights differ, each of which is like the one before (correlation 0.3).
+    """How the throughputs of nights differ.
 
     own, of_all, of_node: standard deviations of what a night does to each throughput alone, to all,
     and to each node. tail: degrees of freedom of Student's t for these. nodes: their names; "" for
     one session of all. keys: of each node. launch: standard deviation of one of three launches,
     whose tails are heavy. weekend: factor. missing: share of each node's nights; by default 5 % are
     missing, and 3 % disturbed, which tell no more. latest: a loss begins from the 60th night on,
-    and before this one.
+    and before this one. correlation: of one night and the next.
     """
 
     own: float
@@ -75,6 +77,7 @@ class Throughputs:
     weekend: float = 1.02
     missing: float = 1 - 0.95 * 0.97
     latest: int = 200
+    correlation: float = 0.3
 
     def judged(self, count: int, loss: Loss | None = None) -> tuple[Judged, Judged]:
         """Return whether throughputs have fallen, also while a night is missing, and on which
@@ -94,7 +97,8 @@ class Throughputs:
         )
         of_all, of_node, own = ("night",), ("night", "node"), tuple(axes)
         of_nights = ((self.own, own), (self.of_node, of_node), (self.of_all, of_all))
-        parts = (Part(sd, over, student(self.tail), {"night": 0.3}) for sd, over in of_nights)
+        near = {"night": self.correlation}
+        parts = (Part(sd, over, student(self.tail), near) for sd, over in of_nights)
         figures = figures + drawn(generator, axes, *parts)
         figures[np.arange(count) % 7 >= 5] += math.log(self.weekend)
         measures = generator.random(figures.shape[:2]) >= self.missing
@@ -139,17 +143,19 @@ class Gate:
         generator = np.random.default_rng(1)
         lost = [0.0] * NIGHTS if loss is None else [math.log(loss.factor)] * TOGETHER
         cases = [CaseOverNights() for _ in range(60 * count if loss is None else count)]
-        on, red = np.zeros((2, TOGETHER - 1 + len(lost), len(cases)), dtype=bool)
-        for night, of_all in enumerate([0.0] * (TOGETHER - 1) + lost):
+        known, on, red = NightNoise(), *np.zeros((2, BEFORE + len(lost), len(cases)), dtype=bool)
+        for night, of_all in enumerate([0.0] * BEFORE + lost):
             of_cases = of_all + self.nights * normal(generator, (len(cases),))
             rows = self.rows(self.turns(of_cases, generator))
             failed = [at for at, row in enumerate(rows) if row.verdict is Verdict.FAIL]
             second = self.rows(self.turns(of_cases[failed], generator))
             again = dict(zip(failed, second, strict=True))
             red[night, failed] = True
+            limits = known.limits
             for at, (case, own) in enumerate(zip(cases, rows, strict=True)):
-                on[night, at] = case.judge(own, again.get(at)).verdict is Verdict.FAIL
-        return on[TOGETHER - 1 :], red[TOGETHER - 1 :]
+                on[night, at] = case.judge(own, again.get(at), limits).verdict is Verdict.FAIL
+            known.add({f"{at}": own.observations for at, own in enumerate(rows)})
+        return on[BEFORE:], red[BEFORE:]
 
     def turns(self, of_cases: Array, generator: Generator) -> Array:
         """Return ln ratios of all turns, [case, round, turn]. of_cases: what the night does to
@@ -239,6 +245,8 @@ FALLS = {
     "3 %, 50 % of it common": Throughputs(0.03 * HALF, 0.03 * HALF),
     "3 %, Student t5": Throughputs(0.03, tail=5),
     "3 %, Student t3": Throughputs(0.03, tail=3),
+    "1.5 % of all, 0.7 % of each; correlation 0.7": Throughputs(0.007, 0.015, correlation=0.7),
+    "the same, correlation 0.3, Student t5": Throughputs(0.007, 0.015, tail=5),
 }
 # Each part of a night differs by so much.
 NODE_KEYS = throughputs(NETWORKS[:4], (1, 8))
@@ -251,7 +259,7 @@ FALLS_OF_NODES = {
 QUIET, A, B = (0.026, 0.015), (0.071, 0.0), (0.13, 0.108)
 BETWEEN = (0.045, 0.015), (0.055, 0.015)
 # By how much nights differ, and the correlation of rounds.
-DIFFER = ((0.0, 0.0), (0.005, 0.0), (0.01, 0.0), (0.0, 0.2))
+DIFFER = ((0.0, 0.0), (0.005, 0.0), (0.01, 0.0), (0.015, 0.0), (0.02, 0.0), (0.0, 0.2))
 GATES = {
     f"{100 * nights:g} %; rounds by {100 * machine[0]:g} %, r = {rounds:g}; looks {looks}": Gate(
         *machine, nights, rounds, looks

@@ -230,7 +230,7 @@ def _told(series: Series, doing: Sequence[Event], is_late: bool) -> str:
         more = len(doing) - 1
         told += [f"and {more} more event{'s' * (more > 1)}"] * bool(more)
     elif series.fall is not None:
-        told.append(f"{series.fall.told} in a night that was disturbed")
+        told.append(f"{series.fall.told}, but {series.fall.excuse}")
     if failed:
         told.append(f"FAIL of {named(failed)}")
     elif not doing:

@@ -29,6 +29,8 @@ CHANGED = {
     r"/sessions/[^/]+/tables/wall_time-factors/(wire|hidden)_ms": "Horovod's timeline gives a "
     "lower bound of hidden communication only, so sessions do not record it any more",
     r"/keys/\w+\.schema/(wire_seconds|timeline|activities)": "the same",
+    r"/years/(correlated|nodes|steps)-\d+/fell/\d+/(lower|upper)": "the correlation of nights is "
+    "that of their differences, and all throughputs have their own: intervals move by 0.0002",
     r"/keys/raw\.schema": "a raw result is a summary, and has its schema",
     r"/keys/night\.schema/(again|costs|figures|is_gate|samples_per_second|speeds)": "a night has "
     "summaries, with kind, results and values",

@@ -157,7 +157,7 @@ def test_an_event_is_told_once_with_commands_that_are_copied(overview: Page) -> 
 
 def test_the_calendar_has_every_date_with_its_verdict(page: Page, published: Path) -> None:
     # Until somebody accepts that a network is 3 % slower since night 90, every night FAILs.
-    failed = len(judge_speeds(nights(YEAR, 1)).falls)
+    failed = sum(not fall.excuse for fall in judge_speeds(nights(YEAR, 1)).falls.values())
     assert 200 < failed < 300
     days = page.locator(".calendar .day")
     assert days.count() == 365

@@ -20,7 +20,7 @@ from hvdperf.timeline.history import STACK
 from hvdperf.timeline.lines import LEAST_CHANGE, percent
 from hvdperf.timeline.nights.changes import marks
 from hvdperf.timeline.nights.night import SCRIPT, Accepted, Night, machine_of
-from hvdperf.timeline.nights.speed import ALL, Key, Measured, Scope, Speed, UsualSpeeds
+from hvdperf.timeline.nights.speed import ALL, GAP, Key, Measured, Scope, Speed, UsualSpeeds
 from hvdperf.timeline.store import named
 
 # All throughputs are slower if this share of them is.
@@ -48,7 +48,7 @@ Command = tuple[str, str]
 class Fall:
     """A night that fell: throughputs became lower, or starts or memory more. since: the first such
     night. usual: the last sound night before that. changes: of all that was compared; what should
-    be low counts as its inverse. disturbed: by what, in words; the night FAILs if it is "".
+    be low counts as its inverse. excuse: why the night does not FAIL; "" if it does.
     machine: what the machine did without Horovod, by name. fell: the first night on which each
     of them had fallen."""
 
@@ -56,9 +56,10 @@ class Fall:
     since: Night
     usual: Night
     changes: Changes
-    disturbed: str
+    excuse: str
     machine: Mapping[Key, Speed] = field(default_factory=dict)
     fell: Mapping[What, Night] = field(default_factory=dict)
+    higher_since: date | None = None
 
     @property
     def what(self) -> list[What]:
@@ -100,8 +101,10 @@ class Fall:
                 whose = _whose(measure, key, self.changes[measure])
                 whose = whose if measure is Measure.SPEED else f"{measure.value} of {whose}"
                 yield f"{whose} only since the night of {self.fell[what].night}"
-        if self.disturbed:
-            yield f"this is no FAIL, because the night was disturbed: {self.disturbed}"
+        if self.excuse:
+            yield f"this is no FAIL, because {self.excuse}"
+        if self.higher_since is not None:
+            yield f"back where it was before {self.higher_since}"
         if self.machine:
             told = [
                 f"{key.name} {_change(Measure.SPEED, speed)}"
@@ -298,7 +301,9 @@ class _Open:
 class _Known:
     """What is known of a measure on one kind of machine. speeds: what is usual. usual: the last
     night before the fall that is still on, or the last sound one. kept: the last sound night.
-    fallen: the undisturbed nights of the fall. fell: what has fallen and is not back."""
+    fallen: the undisturbed nights of the fall. fell: what has fallen and is not back. sound: the
+    last sound nights. rose: the first night of the level to which all rose. excuse: why the last
+    night does not FAIL; "" if it does, should it have fallen."""
 
     measure: Measure
     speeds: UsualSpeeds
@@ -306,6 +311,9 @@ class _Known:
     kept: Night | None = None
     fallen: list[Night] = field(default_factory=list)
     fell: dict[Key, _Open] = field(default_factory=dict)
+    sound: deque[Night] = field(default_factory=lambda: deque(maxlen=GAP + 1))
+    rose: Night | None = None
+    excuse: str = ""
 
     def judge(self, night: Night) -> Mapping[Key, Speed]:
         """Return the changes of a night, {} if it is not judged yet or measured nothing; let later
@@ -314,8 +322,13 @@ class _Known:
         measured = _medians(night, self.measure)
         if not measured:
             return {}
-        speeds = self.speeds.compare(measured, night.is_weekend)
-        if night.disturbed:
+        speeds = self.speeds.compare(measured, night.is_weekend, night.hosts)
+        self.excuse = f"the night was disturbed: {night.disturbed}" if night.disturbed else ""
+        new = self.speeds.new_hosts
+        if new and not self.excuse and ALL in speeds and speeds[ALL].fell:
+            self.excuse = f"of {named(new)} no usual speed is known yet"
+            self.speeds.keep_hosts()
+        if self.excuse:
             return speeds
         low = set()
         for key, speed in speeds.items():
@@ -334,7 +347,9 @@ class _Known:
         slow = {key.name for key in _of(Scope.NODE, low)}
         if len(slow) == len(low):
             # A bad node is no reason to learn nothing of the others.
-            self.speeds.keep(without=slow)
+            self.sound.append(night)
+            if self.speeds.keep(without=slow):
+                self.rose = self.sound[0]
         if low:
             self.fallen.append(night)
         else:
@@ -348,7 +363,7 @@ class _Known:
         """Take the fall that is still on as what is usual, unless only what is gone had fallen."""
         if self.fallen and (self.kept is None or self.kept.night < self.fallen[-1].night):
             self.speeds.restart(
-                (_medians(each, self.measure), each.is_weekend) for each in self.fallen
+                (_medians(each, self.measure), each.is_weekend, each.hosts) for each in self.fallen
             )
             self.usual = self.kept = self.fallen[-1]
         self.fallen.clear()
@@ -368,7 +383,7 @@ class _Machine:
         """Take the fall that is still on as what is usual."""
         # Of a machine that is slower, the probes are, too.
         if fallen := self.known[Measure.SPEED].fallen:
-            self.probes.restart((_probed(night), False) for night in fallen)
+            self.probes.restart((_probed(night), False, ()) for night in fallen)
         for each in self.known.values():
             each.accept()
         self.on = None
@@ -385,25 +400,26 @@ class _Machine:
         self.on = None
         if not left and not fell:
             return changes, None
-        # Without any of it, the night was disturbed.
+        # Without any of it, the night has an excuse.
         order = sorted(left, key=lambda what: left[what].since.night) or [(fell[0], ALL)]
         last = max((each.last for each in left.values()), key=lambda it: it.night, default=night)
-        usual = self.known[order[0][0]].usual
-        assert usual is not None
+        first = self.known[order[0][0]]
+        assert first.usual is not None
         fall = Fall(
             night if fell else last,
             left[order[0]].since if left else night,
-            usual,
+            first.usual,
             {
                 m: {**judged[m], **{key: each.speed for key, each in own.fell.items()}}
                 for m, own in self.known.items()
             },
-            night.disturbed,
+            next((self.known[m].excuse for m in fell), ""),
             probed,
             {what: each.since for what, each in left.items()},
+            first.rose.night if first.rose is not None and first.speeds.is_back else None,
         )
         if left:
-            self.on = replace(fall, disturbed="")
+            self.on = replace(fall, excuse="")
         return changes, fall if fell else None
 
 

@@ -11,17 +11,20 @@ INCONCLUSIVE. It is an alarm, which counts as FAIL, if
 - the case did not PASS on two of its last NIGHTS nights, this one among them, and by the rounds of
   these nights together the estimate is below LEAST and the exact bound at ALPHA below BELOW.
 
-The second rule finds a loss that is too small for any of the nights to FAIL, too. `python -m
-bench rates gate` counts what both find.
+The second rule finds a loss that is too small for any of the nights to FAIL, too. Where nights
+differ by more than 1 %, both limits are further away. `python -m bench rates gate` counts what both
+find.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from statistics import fmean, variance
+from typing import NamedTuple
 
 from hvdperf.interim import EARLY_LOOKS
 from hvdperf.records.documents import Kind, Row, Summary
@@ -36,10 +39,29 @@ NIGHTS, AGREE = 3, 2
 # What their rounds have to show. LEAST lies where the mean of three nights hardly comes if nights
 # differ by 1 %: of that the bound, which knows rounds only, knows nothing.
 LEAST, BELOW, ALPHA = 0.97, 0.99, 5e-5
+# How far the estimates have to lie where nights differ more: a night's, and the mean of NIGHTS, in
+# their standard deviations.
+FAR, FAR_TOGETHER = 5.0, 4.5
+# The number of rounds of a night that may FAIL.
+ROUNDS = 8
+# The numbers of nights by which it is known how much they differ, and the share of these that is
+# left out, because something may have changed.
+FEWEST, KNOWN, LEFT_OUT = 7, 28, 0.1
 # The level of the bound that may FAIL the rounds of two sessions of a night.
 TOGETHER = 0.01
 # Verdicts that the rounds of a case decide.
 _BY_ROUNDS = (Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE)
+
+
+class Limits(NamedTuple):
+    """large: what the upper bound of one night has to be below. least: what the estimate of NIGHTS
+    nights has to be below."""
+
+    large: float = LARGE
+    least: float = LEAST
+
+
+USUAL = Limits()
 
 
 @dataclass(frozen=True)
@@ -69,11 +91,52 @@ class Found:
 class JudgedGates:
     """The gates of a series, judged over nights. nights: all of them, with these verdicts; a second
     session has no cases of its own. found: suspects and alarms by index of the night. alarms: each
-    on its last night, by the first one."""
+    on its last night, by the first one. limits: the furthest of the last night."""
 
     nights: Sequence[Night]
     found: Mapping[int, Sequence[Found]]
     alarms: Sequence[Found]
+    limits: Limits
+
+    def lines(self) -> Iterator[str]:
+        """Yield how small a loss can be an alarm, if nights differ more than usual."""
+        if self.limits != USUAL:
+            yield (
+                "nights of the gate differ, so an alarm is a figure of at most "
+                f"{self.limits.large:.3f} on one night, or below {self.limits.least:.3f} by "
+                f"{NIGHTS} nights"
+            )
+
+
+class NightNoise:
+    """How much the cases of a gate would differ from night to night if all had ROUNDS rounds."""
+
+    def __init__(self) -> None:
+        # By case: the last night's mean of rounds, in ln, and the variance beyond that of ROUNDS.
+        self._last: dict[str, tuple[float, float]] = {}
+        self._variances = deque[float](maxlen=KNOWN)
+
+    def add(self, rows: Mapping[str, Sequence[float]]) -> None:
+        """Take up a night. rows: the ln ratios of rounds by case."""
+        found = []
+        for name, rounds in rows.items():
+            mean, beyond = fmean(rounds), variance(rounds) * (1 / len(rounds) - 1 / ROUNDS)
+            if name in self._last:
+                before, beyond_before = self._last[name]
+                found.append(((mean - before) ** 2 - beyond - beyond_before) / 2)
+            self._last[name] = mean, beyond
+        if found:
+            self._variances.append(fmean(found))
+
+    @property
+    def limits(self) -> Limits:
+        """Return the limits for the next night."""
+        if len(self._variances) < FEWEST:
+            return USUAL
+        usual = sorted(self._variances)[: math.ceil(len(self._variances) * (1 - LEFT_OUT))]
+        sd = math.sqrt(max(0.0, fmean(usual)))
+        large, least = math.exp(-FAR * sd), math.exp(-FAR_TOGETHER * sd / math.sqrt(NIGHTS))
+        return Limits(min(LARGE, large), min(LEAST, least))
 
 
 class CaseOverNights:
@@ -86,7 +149,7 @@ class CaseOverNights:
         self._accepted, self._lost = 0.0, 0.0
         self.is_suspect = False
 
-    def judge(self, row: Row, again: Row | None = None) -> Row:
+    def judge(self, row: Row, again: Row | None = None, limits: Limits = USUAL) -> Row:
         """Return the case of the next night with its verdict over nights. again: as a second
         session measured it the same night."""
         if again is not None:
@@ -104,10 +167,10 @@ class CaseOverNights:
             told += f" by {row.rounds} rounds of two sessions"
         assert own.figure is not None
         assert own.upper is not None
-        if own.verdict is Verdict.FAIL and own.upper < LARGE:
+        if own.verdict is Verdict.FAIL and own.upper < limits.large:
             self._lost = math.log(own.figure)
             return _with(row, Verdict.FAIL, f"{told}, which is enough on one night")
-        together = _below(nights)
+        together = _below(nights, limits)
         if together is not None:
             self._lost = together.estimate
             figure, most = (
@@ -148,25 +211,30 @@ def judge_gates(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> J
     figure decides, such as that of a rank that died, and any that is not by two stacks' speed stays
     as it is. An alarm is compared with what it was when it was accepted, from the next night on."""
     cases: dict[object, CaseOverNights] = defaultdict(CaseOverNights)
+    noise: dict[object, NightNoise] = defaultdict(NightNoise)
     before = date.min
     found: dict[int, list[Found]] = {}
     # The alarm that is on of each case, and those that are over.
     on: dict[object, Found] = {}
     over = []
-    judged = []
+    judged, last = [], USUAL
     for index, night in enumerate(nights):
         if any(before <= each.night < night.night for each in accepted):
             for case in cases.values():
                 case.accept()
         before = night.night
         again = _measured_again(night)
-        parts = []
+        parts, last = [], USUAL
         for part in night.parts:
             rows = []
+            of_gate = night.against, machine_of(part), part.node
+            limits, measured = noise[of_gate].limits, {}
             for row in part.cases if part.kind is Kind.GATE else ():
                 if _is_of_speed(row):
-                    key = night.against, machine_of(part), part.node, row.name
-                    row = cases[key].judge(row, again.get((part.node, row.name)))
+                    key = *of_gate, row.name
+                    if len(row.observations) > 1:
+                        measured[row.name] = row.observations
+                    row = cases[key].judge(row, again.get((part.node, row.name)), limits)
                     if cases[key].is_suspect or row.verdict is Verdict.FAIL:
                         each = Found(part, row, on[key].first if key in on else index, index)
                         found.setdefault(index, []).append(each)
@@ -175,10 +243,12 @@ def judge_gates(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> J
                     elif row.verdict is Verdict.PASS and key in on:
                         over.append(replace(on.pop(key), is_over=True))
                 rows.append(row)
+            last = min(last, limits)
+            noise[of_gate].add(measured)
             parts.append(replace(part, cases=tuple(rows)) if part.kind.is_gate else part)
         judged.append(replace(night, parts=tuple(parts)))
     alarms = sorted([*over, *on.values()], key=lambda alarm: alarm.first)
-    return JudgedGates(judged, found, alarms)
+    return JudgedGates(judged, found, alarms, last)
 
 
 def failed_alone(nights: Sequence[Night], accepted: Sequence[Accepted]) -> list[str]:
@@ -239,7 +309,7 @@ def _pooled(row: Row, again: Row) -> Row:
     )
 
 
-def _below(nights: Sequence[Row]) -> Interval | None:
+def _below(nights: Sequence[Row], limits: Limits) -> Interval | None:
     """Return the figure by the rounds of the nights together, in ln; None if they do not show that
     it is lower. A night that PASSed after a few rounds is none of them."""
     counted = [row for row in nights if len(row.observations) > EARLY_LOOKS[-1]]
@@ -252,7 +322,9 @@ def _below(nights: Sequence[Row]) -> Interval | None:
     if above * (above + 1) // 2 >= bound_depth(len(values), ALPHA):
         return None
     found = hodges_lehmann(values, ALPHA)
-    is_below = found.upper < math.log(BELOW) and found.estimate < math.log(LEAST)
+    # Fewer nights say less.
+    least = math.log(limits.least) * math.sqrt(NIGHTS / len(counted))
+    is_below = found.upper < math.log(BELOW) and found.estimate < min(math.log(LEAST), least)
     return found if is_below else None
 
 

@@ -107,12 +107,12 @@ class Series:
     def verdict_of(self, index: int) -> Verdict:
         """Return the verdict of a night, which FAILs if it fell."""
         fall = self.falls.get(index)
-        fell = fall is not None and not fall.disturbed
+        fell = fall is not None and not fall.excuse
         return worst([self.nights[index].verdict, *[Verdict.FAIL] * fell])
 
     @property
     def fall(self) -> Fall | None:
-        """Return the fall that is not over, or that of a disturbed last night; None if there is
+        """Return the fall that is not over, or an excused one of the last night; None if there is
         none, or if it was accepted."""
         fall = self.speeds.on or self.falls.get(len(self.nights) - 1)
         return fall if fall is not None and fall.night.night > self.until else None
@@ -143,7 +143,7 @@ class Series:
 
     @property
     def is_red(self) -> bool:
-        fell = self.fall is not None and not self.fall.disturbed
+        fell = self.fall is not None and not self.fall.excuse
         return bool(self.open) or fell or bool(self.alarms)
 
     @property
@@ -267,7 +267,7 @@ def _of_falls(series: Series, at: int, falls: Sequence[Fall], changes: list[Chan
     changes.sort(key=_size, reverse=True)
     notes = [*last.notes()]
     if series.fall is not None and series.fall.since is last.since:
-        standing = Standing.UNCONFIRMED if last.disturbed else Standing.OPEN
+        standing = Standing.UNCONFIRMED if last.excuse else Standing.OPEN
     else:
         is_accepted = last.night.night <= series.until
         over = Standing.ACCEPTED if is_accepted else Standing.REPAIRED

@@ -2,10 +2,12 @@
 that of each node, and all, as a change with an interval that knows how much nights differ.
 
 A throughput of a night is compared with its mean over the REFERENCE sound nights before the last
-GAP. The scale of its changes is that of its own earlier ones, moderated by those of the other
-throughputs (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004). How heavy
-the tails are, and how much one night is like the next, is estimated from all of them. So a series
-whose nights differ much, or differ wildly now and then, finds less. Three rules look for a fall:
+GAP, and with how the same hosts differ from others. The scale of its changes is that of its own
+earlier ones, moderated by those of the other throughputs (Smyth, Statistical Applications in
+Genetics and Molecular Biology 3, 2004). How heavy the tails are, and how much one night is like the
+next, is estimated from all throughputs, and for the change of all from these changes, if they are
+worse. So a series whose nights differ much, or differ wildly now and then, finds less. Three rules
+look for a fall:
 
 - one night is far below;
 - two nights of the last three are below;
@@ -27,7 +29,7 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln, ndtr, ndtri, stdtrit
+from scipy.special import gammaln, ndtr, ndtri, stdtr, stdtrit
 
 from hvdperf.timeline.lines import LEAST_CHANGE
 
@@ -49,9 +51,13 @@ _OF_ONE, _OF_TWO, _OF_MEAN = 0.4, 0.2, 0.4
 # Degrees of freedom that the tails may have. The smallest one counts that is nearly as likely as
 # the likeliest: ln of the ratio of likelihoods.
 _TAILS, _NEARLY = (3, 4, 5, 7, 10, 15, 30, 100), 6.0
+# All throughputs together have heavier tails than each once these are so much likelier (ln): one
+# change a night is too little for _NEARLY. Changes nearer than _FAR only count as near, because
+# their scale may be the least one.
+_LIKELIER, _NEARLY_OF_ALL, _FAR = 0.5, 1.0, 2.0
 # The correlation of one night and the next that is assumed at first, and for how many changes it
 # counts; the largest that is believed.
-_RHO, _RHO_COUNTS, _RHO_MOST = 0.2, 50, 0.6
+_RHO, _RHO_COUNTS, _RHO_MOST = 0.2, 50, 0.8
 # All throughputs have a new level if they are above theirs by so many scales on GAP + 1 nights, and
 # one throughput or network has if its own part beyond all is.
 _ROSE, _ROSE_BEYOND = 2.0, 3.0
@@ -65,6 +71,11 @@ _LEAST_SCALE = 0.003
 # The number of nights that tell how weekends differ from other days, and how many the assumption
 # counts for that they do not.
 _DAYS, _FEW_DAYS = 84, 4
+# A rise that lasted for fewer nights than that was no new level.
+_BRIEF = 14 - GAP - 1
+# The number of nights of a host that tell how nights on it differ from others, and by how much at
+# most, in ln: what differs more is a bad host.
+_FEW_HOSTS, _MOST_OF_HOSTS = 3, 0.08
 # The distance from which on a change is worth a second measurement, in standard deviations.
 _SUSPECT = 2.5
 # The distance at which a fall is found in 95 %, beyond its bound, in standard deviations.
@@ -96,6 +107,7 @@ class Key(NamedTuple):
 ALL = Key(Scope.ALL)
 # The throughputs of each node; "" is the name where a night has one session for all nodes.
 Measured = Mapping[str, Mapping[Key, float]]
+Hosts = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -117,14 +129,15 @@ class Speed:
 @dataclass
 class _Past:
     """What is known of a throughput or of a mean. recent: the last changes, in ln. waiting: the
-    newest distances from the mean of the changes before, so that a drift is no noise, each with the
-    one before it; they do not count yet, because they may begin a new level. squares: of the
-    earlier ones. last: the newest distance."""
+    newest distances from the mean of the changes before, so that a drift is no noise, each with its
+    difference from the one before it, and the difference before that, 0 if there is none; they do
+    not count yet, because they may begin a new level. squares: of the earlier ones. last: the
+    newest two distances."""
 
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=2 * FEWEST))
-    waiting: deque[tuple[float, float]] = field(default_factory=deque)
+    waiting: deque[tuple[float, float, float]] = field(default_factory=deque)
     squares: deque[float] = field(default_factory=lambda: deque(maxlen=_SCALES))
-    last: float = 0.0
+    last: deque[float] = field(default_factory=lambda: deque(maxlen=2))
 
     def add(self, change: float, variance: float, most: float) -> None:
         """Take up a change. variance: of one from the level alone, in squares of the scale. most:
@@ -134,15 +147,55 @@ class _Past:
             distance -= fmean(_clipped(self.recent, most))
             variance = 1 + 1 / len(self.recent)
         distance = max(-most, min(most, distance)) / math.sqrt(variance)
-        self.waiting.append((distance, self.last))
-        self.last = distance
+        differences = (0.0, 0.0)
+        if len(self.last) == 2:
+            differences = distance - self.last[1], self.last[1] - self.last[0]
+        self.waiting.append((distance, *differences))
+        self.last.append(distance)
         self.recent.append(change)
 
     def forget(self) -> None:
         """Forget the last nights."""
-        self.last = 0.0
+        self.last.clear()
         self.recent.clear()
         self.waiting.clear()
+
+
+class _Shape:
+    """How heavy the tails of changes are, and how much one night is like the next."""
+
+    def __init__(self, of_parts: _Shape | None = None) -> None:
+        """of_parts: for the change of all, which is one a night, that of the throughputs: it holds
+        until this one is known to be worse."""
+        self._of_parts = of_parts
+        self._likelihood = np.zeros(len(_TAILS))
+        self._products = self._squares = 0.0
+
+    def learn(self, changes: np.ndarray) -> None:
+        """Take up changes, in scales, a row each: the change, its difference from that of the night
+        before, and the difference before that, 0 if there is none."""
+        self._likelihood += _log_densities(changes[:, 0], 0.0 if self._of_parts is None else _FAR)
+        now, before = np.clip(changes[:, 1:], -3, 3).T
+        self._products += float(now @ before)
+        self._squares += float(now @ now)
+
+    @property
+    def correlation(self) -> float:
+        """Return the correlation of one night and the next, 0 or more, by that of the differences
+        between them, which a drift or a new level hardly touches: (correlation - 1) / 2."""
+        usual = self._of_parts.correlation if self._of_parts is not None else _RHO
+        products = self._products + (usual - 1) / 2 * _RHO_COUNTS
+        own = 1 + 2 * products / (self._squares + _RHO_COUNTS)
+        return min(_RHO_MOST, max(0.0 if self._of_parts is None else usual, own))
+
+    @property
+    def tail(self) -> int:
+        """Return the degrees of freedom of the tails."""
+        below = self._likelihood.max() - self._likelihood
+        if self._of_parts is None:
+            return _TAILS[int(np.argmax(below <= _NEARLY))]
+        usual, own = self._of_parts.tail, _TAILS[int(np.argmax(below <= _NEARLY_OF_ALL))]
+        return min(usual, own) if below[_TAILS.index(usual)] >= _LIKELIER else usual
 
 
 class UsualSpeeds:
@@ -155,11 +208,18 @@ class UsualSpeeds:
         self._levels: dict[tuple[str, Key], deque[float]] = {}
         self._anchors: dict[tuple[str, Key], float] = {}
         self._past: dict[Key, _Past] = {}
-        self._likelihood = np.zeros(len(_TAILS))
-        self._products, self._squares = _RHO * _RHO_COUNTS, float(_RHO_COUNTS)
+        self._shape = _Shape()
+        self._shape_of_all = _Shape(self._shape)
         self.sound = 0
         self._is_weekend, self._of_all = False, 0.0
         self._of_days = deque[tuple[bool, float]](maxlen=_DAYS)
+        # The hosts of the night, how nights on them usually differ, and the rest of its distance.
+        self._hosts, self._usual_of, self._beyond = Hosts(), 0.0, 0.0
+        # Of earlier nights: the hosts, how the night differed, and how beyond what was usual then.
+        self._of_hosts = deque[tuple[Hosts, float, float]](maxlen=_SCALES)
+        # The levels before all rose, and the number of sound nights then.
+        self._lower: dict[tuple[str, Key], deque[float]] = {}
+        self._rose_at = 0
         self._pending: dict[tuple[str, Key], float] = {}
         self._changes: dict[Key, float] = {}
         self._counts: dict[Key, int] = {}
@@ -167,15 +227,23 @@ class UsualSpeeds:
         self._sds: dict[Key, float] = {}
         self._bounds: dict[Scope, tuple[float, float, float]] = {}
 
-    def compare(self, night: Measured, is_weekend: bool = False) -> dict[Key, Speed]:
+    def compare(
+        self, night: Measured, is_weekend: bool = False, hosts: Hosts = ()
+    ) -> dict[Key, Speed]:
         """Return the changes of a night; {} before there are FEWEST sound ones. night: samples/s of
-        all replicas, by node and throughput."""
-        self._is_weekend = is_weekend
+        all replicas, by node and throughput. hosts: on which all of it was measured."""
+        self._is_weekend, self._hosts = is_weekend, hosts
+        self._usual_of = self._usual_of_hosts()
         self._pending = {
-            (node, key): math.log(speed)
+            (node, key): math.log(speed) - self._usual_of
             for node, speeds in night.items()
             for key, speed in speeds.items()
         }
+        if self.is_back and self.sound - self._rose_at < _BRIEF:
+            # So short a rise was no new level.
+            self._take(self._lower)
+            self._anchors = {each: fmean(level) for each, level in self._lower.items()}
+            self._lower = {}
         changes, counts, lost, shown = {}, {}, {}, {}
         for each, value in self._pending.items():
             levels = list(self._levels.get(each, ()))
@@ -189,6 +257,7 @@ class UsualSpeeds:
                 shown[each] = value - (anchor if usual < anchor - self._least / 2 else usual)
                 lost[each] = fmean([*levels[-GAP:], value]) - anchor
                 counts[each] = len(before)
+        self._beyond = median(changes.values() or [0.0])
         self._changes, losses, totals = map(_parts, (changes, lost, shown))
         self._counts = {key: count for (_, key), count in counts.items() if key in self._changes}
         if ALL in self._past and ALL not in self._changes:
@@ -206,9 +275,9 @@ class UsualSpeeds:
         self._sds = {
             key: scale * math.sqrt(self._unsure(key)) for key, scale in self._scales.items()
         }
-        tail = self._tail()
-        self._bounds = self._bounds_by_kind(tail)
+        self._bounds = self._bounds_by_kind()
         of_all = self._changes.get(ALL, 0.0), self._sds.get(ALL, 0.0)
+        tail = self._shape_of_all.tail
         factor = float(stdtrit(tail, 0.975)) * _of_variance_1(tail)
         found = {}
         for key, change in self._changes.items():
@@ -225,9 +294,10 @@ class UsualSpeeds:
             found[key] = Speed(math.exp(told), low, high, math.exp(change), fell, fell or far)
         return found
 
-    def keep(self, without: Collection[str] = ()) -> None:
+    def keep(self, without: Collection[str] = ()) -> bool:
         """Let later nights be compared with the one that was compared last. without: nodes whose
-        speeds are not kept."""
+        speeds are not kept. Return whether all have a higher level, since the last GAP + 1 nights.
+        """
         self._pending = {each: at for each, at in self._pending.items() if each[0] not in without}
         for node in without:
             self._changes.pop(Key(Scope.NODE, node), None)
@@ -236,6 +306,7 @@ class UsualSpeeds:
             past.add(change, self._unsure(key), self._wild(key))
             if key == ALL:
                 self._of_days.append((self._is_weekend, self._of_all))
+                self.keep_hosts()
         rose = [key for key in self._changes if self._rose(key)]
         if ALL in rose:
             rose = list(self._changes)
@@ -243,16 +314,28 @@ class UsualSpeeds:
             self._past[key].forget()
         if ALL in rose:
             self._of_days.clear()
-        settled = []
+            self._lower = {at: deque(each, each.maxlen) for at, each in self._levels.items()}
+            for level in self._lower.values():
+                for _ in range(min(GAP, len(level) - 1)):
+                    level.pop()
+            self._rose_at = self.sound
+        settled: dict[bool, list[list[float]]] = {False: [], True: []}
         for key in self._changes:
             past = self._past[key]
             if len(past.waiting) > GAP:
-                shrunk, before = past.waiting.popleft()
-                if key.scope in (Scope.THROUGHPUT, Scope.NODE) and past.squares:
-                    settled.append((shrunk / self._scales[key], before / self._scales[key]))
+                shrunk, *differences = past.waiting.popleft()
+                scale = self._scales[key]
+                # What stays is a level, and no sign of heavy tails or of a correlation.
+                since = [shrunk, *(distance for distance, _, _ in past.waiting)]
+                is_level = min(since) > 2 * scale or max(since) < -2 * scale
+                # Before it is known how weekends differ, each is an outlier.
+                is_new = key == ALL and len(self._of_days) < _DAYS // 2
+                if key.scope is not Scope.NETWORK and past.squares and not is_level | is_new:
+                    settled[key == ALL].append([each / scale for each in (shrunk, *differences)])
                 past.squares.append(shrunk**2)
-        if settled:
-            self._learn(np.array(settled))
+        for shape, of_kind in ((self._shape, settled[False]), (self._shape_of_all, settled[True])):
+            if of_kind:
+                shape.learn(np.array(of_kind))
         for each, value in self._pending.items():
             level = self._levels.setdefault(each, deque(maxlen=REFERENCE + GAP))
             level.append(value)
@@ -265,6 +348,29 @@ class UsualSpeeds:
                 least = mean - self._least / 2 if len(level) >= 2 * FEWEST else -math.inf
                 self._anchors[each] = max(self._anchors.get(each, mean), least)
         self.sound += bool(self._pending)
+        return ALL in rose
+
+    def keep_hosts(self) -> None:
+        """Learn only how the hosts of the night that was compared last differ from others."""
+        self._of_hosts.append((self._hosts, self._usual_of + self._beyond, self._beyond))
+
+    @property
+    def new_hosts(self) -> list[str]:
+        """Return the hosts of the night that was compared last on which too few nights were
+        measured to know how they differ; none if they differ by more than hosts usually do."""
+        known = Counter(host for hosts, _, _ in self._of_hosts for host in hosts)
+        new = [host for host in self._hosts if known[host] < _FEW_HOSTS]
+        return new if self._beyond > -_MOST_OF_HOSTS else []
+
+    def _usual_of_hosts(self) -> float:
+        """Return how nights on these hosts differ from others, in ln."""
+        own = [change for hosts, change, _ in self._of_hosts if hosts == self._hosts]
+        if not _FEW_HOSTS <= len(own) < len(self._of_hosts):
+            return 0.0
+        # What all nights have in common, such as a drift, is not of these hosts.
+        common = median(beyond for _, _, beyond in self._of_hosts)
+        found = (sum(own) - len(own) * common) / (len(own) + 1)
+        return found if abs(found) < _MOST_OF_HOSTS else 0.0
 
     def _rose(self, key: Key) -> bool:
         """Return whether a throughput, or a mean, has been higher for so long that this is its
@@ -276,17 +382,34 @@ class UsualSpeeds:
         # A wild night that wears off is no level.
         return min(last) > max(scales / _WILD * self._wild(key), max(last) / 2)
 
-    def restart(self, nights: Iterable[tuple[Measured, bool]]) -> None:
-        """Take these nights as the usual ones from here on, each with whether it is a weekend's.
-        The scales stay as they are known."""
-        self._levels.clear()
+    def restart(self, nights: Iterable[tuple[Measured, bool, Hosts]]) -> None:
+        """Take these nights as the usual ones from here on, each with whether it is a weekend's,
+        and its hosts. The scales stay as they are known."""
+        self._take({})
+        self._lower = {}
+        for speeds, is_weekend, hosts in nights:
+            self.compare(speeds, is_weekend, hosts)
+            self.keep()
+
+    def _take(self, levels: Mapping[tuple[str, Key], deque[float]]) -> None:
+        """Take these levels as the usual ones, and forget the last nights."""
+        self._levels = dict(levels)
         self._anchors.clear()
         self._of_days.clear()
         for past in self._past.values():
             past.forget()
-        for speeds, is_weekend in nights:
-            self.compare(speeds, is_weekend)
-            self.keep()
+
+    @property
+    def is_back(self) -> bool:
+        """Return whether the night that was compared last is where all was before it rose."""
+        both = [each for each in self._pending if each in self._lower and each in self._levels]
+        if not both:
+            return False
+        now, high = (
+            median(self._pending[each] - fmean(levels[each]) for each in both)
+            for levels in (self._lower, self._levels)
+        )
+        return abs(now) < self._least and high < -self._least
 
     @property
     def waits(self) -> int:
@@ -298,14 +421,9 @@ class UsualSpeeds:
         level = max(0, (FEWEST if of_nodes else GAP + 1) - have)
         return max(FEWEST - self.sound, level + max(0, _KNOWN + GAP - changes), 0)
 
-    @property
-    def correlation(self) -> float:
-        """Return the correlation of one night and the next, 0 or more."""
-        return min(_RHO_MOST, max(0.0, self._products / self._squares))
-
     def _unsure(self, key: Key, nights: int = 1) -> float:
         """Return the variance of the mean change of so many nights, in squares of the scale."""
-        rho, count = self.correlation, self._counts[key]
+        rho, count = self._shape_of(key.scope).correlation, self._counts[key]
         own = (1 + rho * 4 / 3 + rho**2 * 2 / 3) / 3 if nights == 3 else 1.0
         return own + (1 + rho) / (1 - rho) / count
 
@@ -345,34 +463,25 @@ class UsualSpeeds:
         is_known = len(self._past.get(keys[0], _Past()).squares) >= FEWEST
         return _WILD * self._scale(*keys) if is_known else math.inf
 
-    def _tail(self) -> int:
-        """Return the degrees of freedom of the tails."""
-        likely = self._likelihood >= self._likelihood.max() - _NEARLY
-        return _TAILS[int(np.argmax(likely))]
+    def _shape_of(self, scope: Scope) -> _Shape:
+        return self._shape_of_all if scope is Scope.ALL else self._shape
 
-    def _learn(self, changes: np.ndarray) -> None:
-        """Take up changes, each with the one of the night before, in scales; 0 if there is none.
-        changes: a row each, of these two."""
-        self._likelihood += _log_densities(changes[:, 0])
-        now, before = np.clip(changes, -3, 3).T
-        self._products += float(now @ before)
-        self._squares += float(now @ now)
-
-    def _bounds_by_kind(self, tail: int) -> dict[Scope, tuple[float, float, float]]:
+    def _bounds_by_kind(self) -> dict[Scope, tuple[float, float, float]]:
         """Return the bounds of the three rules, in standard deviations, for each kind of change
-        that is judged. tail: degrees of freedom."""
+        that is judged."""
         if self.sound < FEWEST:
             return {}
         known = {key.scope for key, past in self._past.items() if len(past.squares) >= _KNOWN}
         has_nodes = any(key.scope is Scope.NODE for key in self._changes)
         shares = _SHARES_WITH_NODES if has_nodes else _SHARES
-        correlation, found = round(self.correlation, 1), {}
+        found = {}
         for kind, count in Counter(key.scope for key in self._changes).items():
             if kind in known:
                 # So few levels that their bounds are computed once.
                 share = shares[kind] / 2 ** math.ceil(math.log2(count))
                 level = self._false_a_year / _NIGHTS_A_YEAR * share
-                found[kind] = _bounds(tail, correlation, level)
+                shape = self._shape_of(kind)
+                found[kind] = _bounds(shape.tail, round(shape.correlation, 1), level)
         return found
 
     def _fell(self, key: Key, change: float, loss: float) -> bool:
@@ -447,10 +556,13 @@ _NU = np.array(_TAILS, dtype=float)
 _AT_ZERO = gammaln((_NU + 1) / 2) - gammaln(_NU / 2) - np.log(np.pi * (_NU - 2)) / 2
 
 
-def _log_densities(distances: np.ndarray) -> np.ndarray:
+def _log_densities(distances: np.ndarray, far: float) -> np.ndarray:
     """Return the sum over distances of ln of the density of Student's t with each of _TAILS, of
-    variance 1."""
+    variance 1. Those below `far` have the probability of being so near instead."""
     each = _AT_ZERO - (_NU + 1) / 2 * np.log1p(distances[:, None] ** 2 / (_NU - 2))
+    if far:
+        near = np.log1p(-2 * stdtr(_NU, -far * np.sqrt(_NU / (_NU - 2))))
+        each = np.where(np.abs(distances[:, None]) < far, near, each)
     return np.asarray(each.sum(axis=0))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -15,7 +16,7 @@ from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Kind, Limit, Row
 from hvdperf.session.ending import EXIT_STATUS
 from hvdperf.timeline.lines import Standing
-from hvdperf.timeline.nights.gate import CaseOverNights, failed_alone
+from hvdperf.timeline.nights.gate import CaseOverNights, failed_alone, judge_gates
 from hvdperf.timeline.nights.night import Accepted, Night, of_all_nodes, write_night
 from hvdperf.timeline.nights.series import Series, events
 from hvdperf.timeline.nights.watch import Watched, state_of, write_issues
@@ -263,3 +264,24 @@ def test_the_page_and_the_calendar_have_the_verdicts_over_nights(tmp_path: Path)
 def test_a_cause_that_the_session_found_stays() -> None:
     caused = replace(LOSS, reason="attributed to compute of rank 1 (+9 %)")
     assert CaseOverNights().judge(caused).reason.endswith(caused.reason)
+
+
+@pytest.mark.parametrize(("sd", "large", "least"), [(0.005, 0.93, 0.97), (0.02, 0.905, 0.955)])
+def test_where_nights_differ_more_an_alarm_is_a_larger_loss(
+    sd: float, large: float, least: float
+) -> None:
+    draw = random.Random(1)
+    calm = nights(replace(CALM, noise=0.01), 1)[:40]
+
+    def gate(factor: float) -> list[Row]:
+        figures = (factor * math.exp(draw.gauss(0, sd)) for _ in range(20))
+        return [replace(row(each), name=f"case{at}") for at, each in enumerate(figures)]
+
+    made = [with_gate(night, *gate(0.8 if at == 39 else 1.0)) for at, night in enumerate(calm)]
+    found = judge_gates(made)
+    assert found.limits == pytest.approx((large, least), abs=0.005)
+    assert not [each for at in range(8, 39) for each in found.found.get(at, ()) if each.is_alarm]
+    assert sum(each.is_alarm for each in found.found[39]) == 20
+    # A step is no noise.
+    stays = [with_gate(night, *gate(0.8)) for night in nights(CALM, 1)[40:45]]
+    assert judge_gates([*made, *stays]).limits == pytest.approx((large, least), abs=0.008)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from types import MappingProxyType
 
+import numpy as np
 import pytest
 
 from bench.nights import Year, nights
@@ -21,7 +22,7 @@ from hvdperf.timeline.nights.changes import bad_nodes, findings, lines, marks, s
 from hvdperf.timeline.nights.falls import judge_speeds
 from hvdperf.timeline.nights.night import Accepted, Night, of_all_nodes, read_nights
 from hvdperf.timeline.nights.series import Event, Series, events
-from hvdperf.timeline.nights.speed import ALL, FEWEST, Key, Scope
+from hvdperf.timeline.nights.speed import ALL, FEWEST, Key, Scope, UsualSpeeds
 from hvdperf.verdict import Verdict
 from tests.support.nights import slowed, with_part
 
@@ -376,6 +377,61 @@ def test_hosts_that_rotate_mark_no_night_and_the_slow_one_is_named() -> None:
         made.append(with_part(slowed(night, 0.92 if "gpu05" in hosts else 1.0), hosts=hosts))
     assert [line for told in marks(made[8:]).values() for line in told if "hosts" in line] == []
     assert [node.hosts for node in bad_nodes(made, lines(made))] == [("gpu05",)]
+
+
+def on_hosts(names: Iterable[str], factors: Mapping[str, float]) -> list[Night]:
+    """Return a night on each of these hosts, slower by the host's factor."""
+    made = nights(replace(CALM, networks=6), 1)
+    return [
+        with_part(slowed(night, factors.get(name, 1.0)), hosts=(name,))
+        for night, name in zip(made, names, strict=False)
+    ]
+
+
+def test_hosts_that_differ_a_little_fail_nothing_and_hide_no_fall() -> None:
+    rests = "aaaaaaaaaabbbbbbbbbb" * 4
+    made = on_hosts(rests, {"b": 0.96})
+    first, *later = judge_speeds(made).falls.items()
+    assert first[0] == rests.index("b")
+    assert all(fall.excuse for _, fall in (first, *later))
+    assert len(later) <= 2
+    for at in (71, 65):  # on either host
+        fell = [*made[:at], slowed(made[at], 0.9)]
+        assert not judge_speeds(fell).falls[at].excuse, rests[at]
+
+
+def test_a_new_host_that_is_much_slower_fails_at_once() -> None:
+    falls = judge_speeds(on_hosts("a" * 30 + "b", {"b": 0.85})).falls
+    assert not falls[30].excuse
+
+
+@pytest.mark.parametrize(("count", "fails"), [(3, False), (9, False), (40, True)])
+def test_a_rise_is_a_level_only_if_it_lasted(count: int, fails: bool) -> None:
+    calm = nights(replace(CALM, networks=6), 1)[: 44 + count]
+    made = [slowed(n, 1.08) if 40 <= at < 40 + count else n for at, n in enumerate(calm)]
+    falls = judge_speeds(made).falls
+    assert sorted(falls) == [*range(40 + count, 44 + count)] * fails
+    if fails:
+        assert falls[40 + count].higher_since == made[40].night
+
+
+@pytest.mark.parametrize(("correlation", "tail"), [(0.7, 0), (0.0, 5)])
+def test_how_all_throughputs_vary_together_is_learned(correlation: float, tail: int) -> None:
+    draw = np.random.default_rng(3)
+    keys = [Key(Scope.THROUGHPUT, f"n{number}", 1) for number in range(20)]
+    found = 0
+    for _ in range(6):
+        usual, of_all = UsualSpeeds(), 0.0
+        for _ in range(365):
+            new = draw.standard_t(tail) * math.sqrt(0.6) if tail else draw.normal()
+            of_all = correlation * of_all + math.sqrt(1 - correlation**2) * new
+            own = np.exp(0.015 * of_all + 0.007 * draw.normal(size=len(keys)))
+            speeds = usual.compare({"": dict(zip(keys, own, strict=True))})
+            fell = any(speed.fell for speed in speeds.values())
+            found += fell
+            if not fell:
+                usual.keep()
+    assert found <= 6
 
 
 def drifting(rate: float, noise: float, start: int, count: int, seed: int) -> list[Night]:
