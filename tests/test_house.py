@@ -315,7 +315,7 @@ LINES = {
     "ci": 154,
     "docs": 607,
     "scripts": 2343,
-    "tests": 31380,
+    "tests": 31393,
 }
 # The most files of Python outside tests, and imports of more than IMPORTED names.
 FILES, LONG_IMPORTS, IMPORTED = 216, 43, 5

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from hvdperf.paths import ROOT
 from hvdperf.worker.script.tap import _hvdperf_private as private
+from tests.support.leftovers import eventually
 
 # Runs a command as in a container: without capabilities, and where no namespace can be made.
 _SANDBOX = (
@@ -229,6 +231,20 @@ def test_a_setuid_launcher_of_a_user_is_refused(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(private.Refused, match="setuid"):
         private._check([str(launcher)])
+
+
+def test_a_scratch_directory_is_there_until_its_process_ends(tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    code = f"import sys, {private.__name__} as p; p._remove_at_end(sys.argv[1]); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, scratch], stdin=subprocess.PIPE, cwd=ROOT
+    ) as process:
+        # Whoever removes it has left the process's session and waits.
+        assert not eventually(lambda: not scratch.exists(), 1.0)
+        assert process.stdin is not None
+        process.stdin.close()
+    assert eventually(lambda: not scratch.exists())
 
 
 def test_a_program_that_does_not_exist_is_one_line(users: Users) -> None:
