@@ -357,10 +357,14 @@ class UsualSpeeds:
     @property
     def new_hosts(self) -> list[str]:
         """Return the hosts of the night that was compared last on which too few nights were
-        measured to know how they differ; none if they differ by more than hosts usually do."""
-        known = Counter(host for hosts, _, _ in self._of_hosts for host in hosts)
-        new = [host for host in self._hosts if known[host] < _FEW_HOSTS]
-        return new if self._beyond > -_MOST_OF_HOSTS else []
+        measured to know how they differ. None if the night differs by more than hosts usually do,
+        nor if new hosts are usual, as where each night has a container with a name of its own."""
+        counts = Counter(host for hosts, _, _ in self._of_hosts for host in hosts)
+        known = {host for host, count in counts.items() if count >= _FEW_HOSTS}
+        on_known = sum(known.issuperset(hosts) for hosts, _, _ in self._of_hosts)
+        if self._beyond <= -_MOST_OF_HOSTS or 2 * on_known < len(self._of_hosts):
+            return []
+        return [host for host in self._hosts if host not in known]
 
     def _usual_of_hosts(self) -> float:
         """Return how nights on these hosts differ from others, in ln."""

@@ -405,6 +405,12 @@ def test_a_new_host_that_is_much_slower_fails_at_once() -> None:
     assert not falls[30].excuse
 
 
+def test_where_each_night_has_a_host_of_its_own_a_fall_fails_at_once() -> None:
+    names = [f"runner-{number}" for number in range(31)]
+    falls = judge_speeds(on_hosts(names, {names[30]: 0.95})).falls
+    assert not falls[30].excuse
+
+
 @pytest.mark.parametrize(("count", "fails"), [(3, False), (9, False), (40, True)])
 def test_a_rise_is_a_level_only_if_it_lasted(count: int, fails: bool) -> None:
     calm = nights(replace(CALM, networks=6), 1)[: 44 + count]
