@@ -326,7 +326,7 @@ class _Known:
         self.excuse = f"the night was disturbed: {night.disturbed}" if night.disturbed else ""
         new = self.speeds.new_hosts
         if new and not self.excuse and ALL in speeds and speeds[ALL].fell:
-            self.excuse = f"too few nights were measured on {named(new)} to know its usual speed"
+            self.excuse = f"there are too few nights on {named(new)} to know what is usual there"
             self.speeds.keep_hosts()
         if self.excuse:
             return speeds

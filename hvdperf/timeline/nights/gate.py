@@ -99,12 +99,12 @@ class JudgedGates:
     limits: Limits
 
     def lines(self) -> Iterator[str]:
-        """Yield how small a loss can be an alarm, if nights differ more than usual."""
+        """Yield the limits of an alarm, if nights differ so much that they are not USUAL."""
         if self.limits != USUAL:
             yield (
-                "nights of the gate differ, so an alarm is a figure of at most "
-                f"{self.limits.large:.3f} on one night, or below {self.limits.least:.3f} by "
-                f"{NIGHTS} nights"
+                "the gate's figures differ from night to night, so an alarm needs an upper bound "
+                f"below {self.limits.large:.3f}, or an estimate of {NIGHTS} nights below "
+                f"{self.limits.least:.3f}"
             )
 
 

@@ -2,11 +2,11 @@
 that of each node, and all, as a change with an interval that knows how much nights differ.
 
 A throughput of a night is compared with its mean over the REFERENCE sound nights before the last
-GAP, and with how the same hosts differ from others. The scale of its changes is that of its own
-earlier ones, moderated by those of the other throughputs (Smyth, Statistical Applications in
-Genetics and Molecular Biology 3, 2004). How heavy the tails are, and how much one night is like the
-next, is estimated from all throughputs, and for the change of all from these changes, if they are
-worse. So a series whose nights differ much, or differ wildly now and then, finds less. Three rules
+GAP, after the usual difference of the night's hosts is taken off. The scale of its changes is that
+of its own earlier ones, moderated by those of the other throughputs (Smyth, Statistical
+Applications in Genetics and Molecular Biology 3, 2004). The tails and the correlation of nights are
+estimated from all throughputs; the change of all has its own estimates as well, and the worse ones
+count. So a series whose nights differ much, or differ wildly now and then, finds less. Three rules
 look for a fall:
 
 - one night is far below;
@@ -51,9 +51,9 @@ _OF_ONE, _OF_TWO, _OF_MEAN = 0.4, 0.2, 0.4
 # Degrees of freedom that the tails may have. The smallest one counts that is nearly as likely as
 # the likeliest: ln of the ratio of likelihoods.
 _TAILS, _NEARLY = (3, 4, 5, 7, 10, 15, 30, 100), 6.0
-# All throughputs together have heavier tails than each once these are so much likelier (ln): one
-# change a night is too little for _NEARLY. Changes nearer than _FAR only count as near, because
-# their scale may be the least one.
+# The change of all has heavier tails than the throughputs once these are likelier by so much, in
+# ln; it is only one a night, so _NEARLY would take years. Of a change nearer than _FAR scales only
+# that counts, because a scale that is too large, as the least one may be, looks like heavy tails.
 _LIKELIER, _NEARLY_OF_ALL, _FAR = 0.5, 1.0, 2.0
 # The correlation of one night and the next that is assumed at first, and for how many changes it
 # counts; the largest that is believed.
@@ -213,9 +213,9 @@ class UsualSpeeds:
         self.sound = 0
         self._is_weekend, self._of_all = False, 0.0
         self._of_days = deque[tuple[bool, float]](maxlen=_DAYS)
-        # The hosts of the night, how nights on them usually differ, and the rest of its distance.
-        self._hosts, self._usual_of, self._beyond = Hosts(), 0.0, 0.0
-        # Of earlier nights: the hosts, how the night differed, and how beyond what was usual then.
+        # The hosts of the night, how nights on them usually differ, and how far it is from that.
+        self._hosts, self._offset, self._residual = Hosts(), 0.0, 0.0
+        # Of earlier nights: the hosts, how the night differed, and its residual.
         self._of_hosts = deque[tuple[Hosts, float, float]](maxlen=_SCALES)
         # The levels before all rose, and the number of sound nights then.
         self._lower: dict[tuple[str, Key], deque[float]] = {}
@@ -233,9 +233,9 @@ class UsualSpeeds:
         """Return the changes of a night; {} before there are FEWEST sound ones. night: samples/s of
         all replicas, by node and throughput. hosts: on which all of it was measured."""
         self._is_weekend, self._hosts = is_weekend, hosts
-        self._usual_of = self._usual_of_hosts()
+        self._offset = self._host_offset()
         self._pending = {
-            (node, key): math.log(speed) - self._usual_of
+            (node, key): math.log(speed) - self._offset
             for node, speeds in night.items()
             for key, speed in speeds.items()
         }
@@ -257,7 +257,7 @@ class UsualSpeeds:
                 shown[each] = value - (anchor if usual < anchor - self._least / 2 else usual)
                 lost[each] = fmean([*levels[-GAP:], value]) - anchor
                 counts[each] = len(before)
-        self._beyond = median(changes.values() or [0.0])
+        self._residual = median(changes.values() or [0.0])
         self._changes, losses, totals = map(_parts, (changes, lost, shown))
         self._counts = {key: count for (_, key), count in counts.items() if key in self._changes}
         if ALL in self._past and ALL not in self._changes:
@@ -314,28 +314,28 @@ class UsualSpeeds:
             self._past[key].forget()
         if ALL in rose:
             self._of_days.clear()
-            self._lower = {at: deque(each, each.maxlen) for at, each in self._levels.items()}
-            for level in self._lower.values():
-                for _ in range(min(GAP, len(level) - 1)):
-                    level.pop()
+            self._lower = {
+                at: deque([*level][: max(1, len(level) - GAP)], level.maxlen)
+                for at, level in self._levels.items()
+            }
             self._rose_at = self.sound
-        settled: dict[bool, list[list[float]]] = {False: [], True: []}
+        settled = defaultdict[_Shape, list[list[float]]](list)
         for key in self._changes:
             past = self._past[key]
             if len(past.waiting) > GAP:
                 shrunk, *differences = past.waiting.popleft()
                 scale = self._scales[key]
-                # What stays is a level, and no sign of heavy tails or of a correlation.
+                # A change that lasts is a level, not a sign of heavy tails or of correlation.
                 since = [shrunk, *(distance for distance, _, _ in past.waiting)]
                 is_level = min(since) > 2 * scale or max(since) < -2 * scale
                 # Before it is known how weekends differ, each is an outlier.
                 is_new = key == ALL and len(self._of_days) < _DAYS // 2
                 if key.scope is not Scope.NETWORK and past.squares and not is_level | is_new:
-                    settled[key == ALL].append([each / scale for each in (shrunk, *differences)])
+                    row = [each / scale for each in (shrunk, *differences)]
+                    settled[self._shape_of(key.scope)].append(row)
                 past.squares.append(shrunk**2)
-        for shape, of_kind in ((self._shape, settled[False]), (self._shape_of_all, settled[True])):
-            if of_kind:
-                shape.learn(np.array(of_kind))
+        for shape, rows in settled.items():
+            shape.learn(np.array(rows))
         for each, value in self._pending.items():
             level = self._levels.setdefault(each, deque(maxlen=REFERENCE + GAP))
             level.append(value)
@@ -351,8 +351,8 @@ class UsualSpeeds:
         return ALL in rose
 
     def keep_hosts(self) -> None:
-        """Learn only how the hosts of the night that was compared last differ from others."""
-        self._of_hosts.append((self._hosts, self._usual_of + self._beyond, self._beyond))
+        """Learn from the night that was compared last how its hosts differ, and nothing else."""
+        self._of_hosts.append((self._hosts, self._offset + self._residual, self._residual))
 
     @property
     def new_hosts(self) -> list[str]:
@@ -362,17 +362,17 @@ class UsualSpeeds:
         counts = Counter(host for hosts, _, _ in self._of_hosts for host in hosts)
         known = {host for host, count in counts.items() if count >= _FEW_HOSTS}
         on_known = sum(known.issuperset(hosts) for hosts, _, _ in self._of_hosts)
-        if self._beyond <= -_MOST_OF_HOSTS or 2 * on_known < len(self._of_hosts):
+        if self._residual <= -_MOST_OF_HOSTS or 2 * on_known < len(self._of_hosts):
             return []
         return [host for host in self._hosts if host not in known]
 
-    def _usual_of_hosts(self) -> float:
+    def _host_offset(self) -> float:
         """Return how nights on these hosts differ from others, in ln."""
         own = [change for hosts, change, _ in self._of_hosts if hosts == self._hosts]
         if not _FEW_HOSTS <= len(own) < len(self._of_hosts):
             return 0.0
         # What all nights have in common, such as a drift, is not of these hosts.
-        common = median(beyond for _, _, beyond in self._of_hosts)
+        common = median(residual for _, _, residual in self._of_hosts)
         found = (sum(own) - len(own) * common) / (len(own) + 1)
         return found if abs(found) < _MOST_OF_HOSTS else 0.0
 
