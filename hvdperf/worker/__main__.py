@@ -132,7 +132,7 @@ def run_rank() -> NoReturn:
             trainer.leave_group()
     except Exception as error:  # noqa: BLE001 - the driver must know of any error
         traceback.print_exc()
-        explained = inputs.explain(config.dataset, config.data_dir, error)
+        explained = inputs.explain(config.data_dir, error)
         if session_link.is_of_user(error, config):
             source = own_networks.source(config.own_network)
             driver.fail(error, session_link.in_words(error, source), of_user=True)

@@ -130,11 +130,10 @@ def test_records_are_counted(tmp_path):
     assert files.counts == {"train": 6, "validation": 3}
 
 
-def test_the_first_images_of_a_shard_are_decoded(tmp_path, monkeypatch):
+def test_the_first_images_of_a_shard_are_decoded(tmp_path):
     (path,) = write_shards(tmp_path, [*[example()] * 3, example(image=[CUT])])
     assert complaint(tmp_path).startswith(f"{path}: record 3 cannot be decoded; fetch or write")
-    monkeypatch.setattr(imagenet_files, "DECODED", 3)
-    assert check(locate(tmp_path)).counts["train"] == 4
+    assert check(locate(tmp_path), decoded=3).counts["train"] == 4
 
 
 # Damaged shards ---------------------------------------------------------------------------------
@@ -192,10 +191,14 @@ def test_empty_shard_and_directory_in_its_place(shards):
 
 
 def test_the_command_prints_the_numbers_or_one_line_of_what_is_damaged(shards, capsys):
-    assert imagenet_files.main(str(shards[0].parent)) == 0
-    assert json.loads(capsys.readouterr().out) == {"train": 6, "validation": 0}
-    shards[1].write_bytes(shards[1].read_bytes()[:-1])
-    assert imagenet_files.main(str(shards[0].parent)) == 2
+    folder, undecodable = str(shards[0].parent), framed(example(image=[CUT]))
+    shards[1].write_bytes(framed(example()) * 32 + undecodable)
+    assert imagenet_files.main(folder) == 0
+    assert json.loads(capsys.readouterr().out) == {"train": 3 + 33, "validation": 0}
+    assert imagenet_files.main(folder, "--decode") == 2
+    assert "record 32 cannot be decoded" in capsys.readouterr().err
+    shards[1].write_bytes(shards[0].read_bytes()[:-1])
+    assert imagenet_files.main(folder) == 2
     out, said = capsys.readouterr()
     assert (out, said.count("\n")) == ("", 1)
     assert said.startswith(f"{shards[1]}: record 2 is truncated; ")

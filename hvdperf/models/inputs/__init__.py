@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -136,9 +137,8 @@ class Input:
 
     classes: number of labels; 0 if the network gives the number of words. pipeline: the module of
     hvdperf.models with train_dataset(files, request) and, if the input reads files,
-    validation_dataset. It may have explain(directory, error), too. files: the module, without
-    TensorFlow, with locate(directory, dataset); "" for an input that reads no files. forms: the
-    kinds of samples that it has.
+    validation_dataset. files: the module, without TensorFlow, with locate(directory, dataset); ""
+    for an input that reads no files. forms: the kinds of samples that it has.
     """
 
     name: str
@@ -252,17 +252,22 @@ def _files(source: Input, request: Request) -> Files | None:
     return locate(source.name, request.directory)
 
 
-def explain(name: str, directory: str | Path | None, error: BaseException) -> str:
-    """Return one line that explains an error of TensorFlow about the input: the file, the record
-    and what to do. Return "" if there is nothing to add, as for an error about something else.
+# What TensorFlow says of a damaged image, and of a damaged record.
+_DAMAGED = re.compile("Invalid JPEG data|(corrupted|truncated) record at")
 
-    Only a shard of ImageNet may prove to be damaged that late: the other data sets are read whole
-    when they are located.
+
+def explain(directory: str, error: BaseException) -> str:
+    """Return one line on an error of TensorFlow that names neither the file nor the record that is
+    damaged; "" for other errors.
+
+    Only ImageNet may prove to be damaged that late: the other data sets are read whole when they
+    are located.
     """
-    if not directory or not hasattr(error, "error_code"):
+    found = _DAMAGED.search(str(error)) if directory else None
+    if found is None:
         return ""
-    explained = getattr(_module(find(name).pipeline), "explain", None)
-    return explained(directory, error) if explained is not None else ""
+    command = f"python -m hvdperf.models.inputs.imagenet_files {directory} --decode"
+    return f"{directory}: {found[0]}; {command} names the record"
 
 
 # The identity of a data set ----------------------------------------------------------------------

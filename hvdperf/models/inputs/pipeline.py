@@ -24,10 +24,14 @@ def streams(seed: int, index: int, number: int) -> tf.Tensor:
 def prepared(
     dataset: tf.data.Dataset, prepare: Callable[..., Any], threads: int
 ) -> tf.data.Dataset:
-    """Return the dataset with `prepare` applied to every batch on `threads` threads, then
-    `ready`."""
+    """Return the dataset with `prepare` applied to every batch, then `ready`."""
+    return ready(mapped(dataset, prepare, threads), threads)
+
+
+def mapped(dataset: tf.data.Dataset, function: Callable[..., Any], threads: int) -> tf.data.Dataset:
+    """Return the dataset with a function applied to every element, on so many threads."""
     parallel = threads if threads > 1 else None  # None: one call after the other
-    return ready(dataset.map(as_written(prepare), num_parallel_calls=parallel), threads)
+    return dataset.map(as_written(function), num_parallel_calls=parallel)
 
 
 def as_written(function: Callable[..., Any]) -> Callable[..., Any]:
