@@ -165,17 +165,19 @@ def pairs(size, shard):
     return numbers(size, shard).map(lambda x, y: ({"a": x, "b": x}, y))
 
 
-def words(size):
+def words(size, shard):
     import tensorflow as tf
 
     ids = tf.random.stateless_uniform([64, size], [1, 2], 0, 1000, tf.int32)
-    return tf.data.Dataset.from_tensor_slices((ids, tf.ones([64])))
+    samples = tf.data.Dataset.from_tensor_slices((ids, tf.ones([64])))
+    return samples.shard(shard.count, shard.index)
 
 
-def thirteen(size):
+def thirteen(size, shard):
     import tensorflow as tf
 
-    return tf.data.Dataset.from_tensor_slices((_rows(26, size), tf.range(26) % 13))
+    samples = tf.data.Dataset.from_tensor_slices((_rows(26, size), tf.range(26) % 13))
+    return samples.shard(shard.count, shard.index)
 
 
 def all_for_each(size, shard):
