@@ -10,12 +10,7 @@ Both data sets are published in two layouts (https://www.cs.toronto.edu/~kriz/ci
 
 from __future__ import annotations
 
-import codecs
-import io
-import pickle
 import pickletools
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -120,153 +115,65 @@ def rows(files: Files, split: str) -> npt.NDArray[np.uint8]:
     return np.concatenate([_rows(path, form, files.layout) for path in files.paths[split]])
 
 
-_FETCH = "fetch and unpack the archive again"
-
-
-def _really(form: Format) -> str:
-    return f"is it really {form.dataset}? if so, {_FETCH}"
-
-
-def _content(path: Path, form: Format) -> bytes:
-    """Return the bytes of a file. Raises DataError if the file cannot be read, is empty, or is
-    larger than MOST_BYTES."""
-    try:
-        size = path.stat().st_size
-        if size > MOST_BYTES:
-            fault = f"{size} bytes, but such a file has at most {MOST_BYTES}"
-            raise faulty(path, fault, _really(form))
-        content = path.read_bytes()
-    except OSError as error:
-        raise unreadable(path, error) from error
-    if not content:
-        raise faulty(path, "empty", _really(form))
-    return content
+class _Refused(ValueError):
+    """A file is not one of CIFAR; the message says why."""
 
 
 def _rows(path: Path, form: Format, layout: Enum | None) -> npt.NDArray[np.uint8]:
     """Return one file's records, uint8 [n, record_bytes] with n >= 1 and every label in range."""
-    read = _binary_rows if layout is Layout.BINARY else _pickle_rows
-    table = read(path, _content(path, form), form)
-    for column, (label, limit) in enumerate(form.limits.items()):
-        wrong = np.flatnonzero(table[:, column] >= limit)
-        if wrong.size:
-            where, value = wrong[0], table[wrong[0], column]
-            fault = f"record {where} has {value} for {label}, not 0..{limit - 1}"
-            raise faulty(path, fault, _really(form))
-    return table
-
-
-def _binary_rows(path: Path, content: bytes, form: Format) -> npt.NDArray[np.uint8]:
-    if len(content) % form.record_bytes:
-        fault = f"{len(content)} bytes are not a whole number of {form.record_bytes}-byte records"
-        raise faulty(path, fault, _really(form))
-    return np.frombuffer(content, np.uint8).reshape(-1, form.record_bytes)
-
-
-def _pickle_rows(path: Path, content: bytes, form: Format) -> npt.NDArray[np.uint8]:
+    read = _read_binary if layout is Layout.BINARY else _read_pickle
     try:
-        _check_memo(content)
-        loaded = _Unpickler(io.BytesIO(content), encoding="bytes").load()
-    except Exception as error:
-        # Damaged bytes can make an unpickler raise almost anything, as its documentation warns.
-        reason = str(error) if isinstance(error, _Refused) else "truncated, or not a pickle"
-        raise faulty(path, f"cannot be unpickled ({reason})", _FETCH) from error
-    if not isinstance(loaded, dict):
-        raise faulty(path, "does not hold a dictionary", _FETCH)
-    fields = {_text(key): value for key, value in loaded.items()}
-    try:
-        pixels = _pixels(fields.get("data"))
-        labels = [_labels(fields.get(name), len(pixels)) for name in form.limits]
+        labels, pixels = read(_content(path), form)
+        for column, (label, limit) in enumerate(form.limits.items()):
+            wrong = np.flatnonzero((labels[:, column] < 0) | (labels[:, column] >= limit))
+            if wrong.size:
+                where, value = wrong[0], labels[wrong[0], column]
+                raise _Refused(f"record {where} has {value} for {label}, not 0..{limit - 1}")
+    except OSError as error:
+        raise unreadable(path, error) from error
     except _Refused as error:
-        raise faulty(path, str(error), _really(form)) from error
-    return np.concatenate([np.stack(labels, axis=1), pixels], axis=1)
+        remedy = f"is it really {form.dataset}? if so, fetch and unpack the archive again"
+        raise faulty(path, str(error), remedy) from error
+    return np.concatenate([labels.astype(np.uint8), pixels], axis=1)
 
 
-def _check_memo(content: bytes) -> None:
-    """Raise ValueError for a pickle that is damaged, or that keeps an object under a number beyond
-    its length: the unpickler would allocate gigabytes for it."""
-    for opcode, argument, _ in pickletools.genops(content):
-        if opcode.name in ("PUT", "LONG_BINPUT") and int(argument or 0) > len(content):
-            raise ValueError(f"number {argument} of {len(content)}")
+def _content(path: Path) -> bytes:
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        raise _Refused(f"{size} bytes, but such a file has at most {MOST_BYTES}")
+    return path.read_bytes()
 
 
-def _text(value: Any) -> Any:
-    """Return bytes as text. Python 2's str is bytes here; fields may be named by either type."""
-    return value.decode("latin-1") if isinstance(value, bytes) else value
+def _read_binary(content: bytes, form: Format) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
+    """Return labels [n, labels] and pixels [n, PIXEL_BYTES]."""
+    if not content:
+        raise _Refused("empty")
+    if len(content) % form.record_bytes:
+        size = form.record_bytes
+        raise _Refused(f"{len(content)} bytes are not a whole number of {size}-byte records")
+    table = np.frombuffer(content, np.uint8).reshape(-1, form.record_bytes)
+    return table[:, : form.label_bytes], table[:, form.label_bytes :]
 
 
-def _pixels(data: Any) -> npt.NDArray[np.uint8]:
-    if not isinstance(data, _Array):
-        raise _Refused("its data is not an array")
-    pixels = data.values
-    if pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != PIXEL_BYTES:
-        raise _Refused(f"its data is {pixels.dtype} {list(pixels.shape)}, not uint8 [n, 3072]")
-    if not len(pixels):
-        raise _Refused("its data has no record")
-    return pixels
+def _read_pickle(content: bytes, form: Format) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
+    """Return labels [n, labels] and pixels [n, PIXEL_BYTES]. Nothing is unpickled, which could run
+    anything: the pixels are the one long string of a file, and the numbers after the name of a
+    label are that of each record."""
+    numbers: dict[bytes, list[int]] = {}
+    name = pixels = b""
+    try:
+        for opcode, argument, _ in pickletools.genops(content):
+            if isinstance(argument, (str, bytes)):
+                name = argument.encode("latin-1") if isinstance(argument, str) else argument
+                pixels = name if len(name) >= PIXEL_BYTES else pixels
+            elif opcode.name in _NUMBERS:
+                numbers.setdefault(name, []).append(argument)
+        labels = np.array([numbers[label.encode()] for label in form.limits]).T
+        values = np.frombuffer(pixels, np.uint8).reshape(len(labels), PIXEL_BYTES)
+    except (ValueError, KeyError) as error:
+        names = " and ".join(form.limits)
+        raise _Refused(f"is truncated, or has no data with {names}") from error
+    return labels, values
 
 
-def _labels(values: Any, count: int) -> npt.NDArray[np.uint8]:
-    """Return the labels of all records, uint8 [count], from a list or an array."""
-    if isinstance(values, _Array):
-        values = values.values.tolist()
-    if not isinstance(values, (list, tuple)) or len(values) != count:
-        raise _Refused(f"it has no list of {count} labels")
-    for record, value in enumerate(values):
-        if not isinstance(value, int):
-            raise _Refused(f"record {record} has a label that is not an integer")
-        if not 0 <= value <= 255:
-            raise _Refused(f"record {record} has a label outside 0..255")
-    return np.array(values, np.uint8)
-
-
-class _Refused(pickle.UnpicklingError):
-    """The pickle is sound but holds something other than a CIFAR batch."""
-
-
-class _Dtype:
-    """A stand-in for numpy.dtype: damaged bytes make NumPy's own objects crash the process."""
-
-    def __init__(self, code: Any, *_: Any) -> None:
-        self._code = _text(code)
-        self._order = "|"
-
-    def __setstate__(self, state: Sequence[Any]) -> None:
-        self._order = _text(state[1])
-
-    def numpy(self) -> np.dtype[Any]:
-        if not re.fullmatch("[ui][1248]", self._code) or self._order not in ("|", "<", ">", "="):
-            raise _Refused(f"it holds an array of {self._code[:80]!r}")
-        found: np.dtype[Any] = np.dtype(self._order + self._code)
-        return found
-
-
-class _Array:
-    """A stand-in for numpy.ndarray and for the function that makes an empty array."""
-
-    def __init__(self, *_: Any) -> None:
-        self.values: npt.NDArray[Any] = np.empty(0, np.uint8)
-
-    def __setstate__(self, state: tuple[Any, tuple[int, ...], _Dtype, bool, bytes]) -> None:
-        _, shape, dtype, by_column, raw = state
-        flat = np.frombuffer(raw, dtype.numpy())
-        self.values = flat.reshape(shape, order="F" if by_column else "C")
-
-
-_CLASSES: dict[tuple[str, str], Any] = {
-    ("numpy.core.multiarray", "_reconstruct"): _Array,
-    ("numpy._core.multiarray", "_reconstruct"): _Array,
-    ("numpy", "ndarray"): _Array,
-    ("numpy", "dtype"): _Dtype,
-    # Python 3 writes bytes for Python 2 to read by this function.
-    ("_codecs", "encode"): codecs.encode,
-}
-
-
-class _Unpickler(pickle.Unpickler):
-    """An unpickler that loads arrays of integers and Python's own types, and refuses the rest."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _CLASSES:
-            raise _Refused(f"it refers to {f'{module}.{name}'[:80]!r}")
-        return _CLASSES[module, name]
+_NUMBERS = ("BININT", "BININT1", "BININT2")
