@@ -244,22 +244,16 @@ def test_samples_are_what_the_published_records_are(tmp_path):
     assert (files.paths["train"], files.counts) == (paths, {"train": 20, "validation": 0})
     labels: list[int] = []
     colours: list[Any] = []
-    names: set[bytes] = set()
     for path in paths:
         for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
             feature = tf.train.Example.FromString(record).features.feature
             pixels = tf.io.decode_jpeg(feature["image/encoded"].bytes_list.value[0]).numpy()
             height, width = pixels.shape[:2]
             assert 300 <= min(height, width) <= max(height, width) <= 500
-            assert feature["image/height"].int64_list.value == [height]
             # Smooth: neighbours are nearly the same.
             assert np.abs(np.diff(pixels.astype(int), axis=0)).mean() < 3
-            low, high = (feature[f"image/object/bbox/y{end}"] for end in ("min", "max"))
-            assert 0 <= low.float_list.value[0] <= high.float_list.value[0] <= 1
-            names.add(feature["image/filename"].bytes_list.value[0])
             labels.append(feature["image/class/label"].int64_list.value[0])
             colours.append(pixels.mean(axis=(0, 1)))
-    assert len(names) == 20
     assert sorted(labels) == sorted(2 * LABELS)
     assert (min(LABELS), max(LABELS)) == (1, 1000)
     # A class can be told by its colour.

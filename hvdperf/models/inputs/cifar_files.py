@@ -166,7 +166,7 @@ def _read_pickle(content: bytes, form: Format) -> tuple[npt.NDArray[Any], npt.ND
             if isinstance(argument, (str, bytes)):
                 name = argument.encode("latin-1") if isinstance(argument, str) else argument
                 pixels = name if len(name) >= PIXEL_BYTES else pixels
-            elif opcode.name in _NUMBERS:
+            elif opcode.name in _NUMBERS and argument is not None:
                 numbers.setdefault(name, []).append(argument)
         labels = np.array([numbers[label.encode()] for label in form.limits]).T
         values = np.frombuffer(pixels, np.uint8).reshape(len(labels), PIXEL_BYTES)

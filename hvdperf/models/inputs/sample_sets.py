@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -108,50 +109,28 @@ def _write_shard(path: Path, classes: npt.NDArray[np.int64], rng: np.random.Gene
     import tensorflow as tf
 
     with tf.io.TFRecordWriter(os.fspath(path)) as writer:
-        for number, index in enumerate(classes.tolist()):
-            pixels = _image(index, rng)
-            # The box may be anywhere. Its corners are shares of height and width.
-            (top, left), (low, right) = np.sort(rng.uniform(size=(2, 2)), axis=0).tolist()
-            # The keys of the published shards.
-            values = {
-                "encoded": tf.io.encode_jpeg(pixels, quality=90).numpy(),
-                "format": b"JPEG",
-                "colorspace": b"RGB",
-                "height": pixels.shape[0],
-                "width": pixels.shape[1],
-                "channels": pixels.shape[2],
-                "filename": f"{path.name}_{number}.JPEG".encode(),
-                "class/label": LABELS[index],
-                "class/synset": f"n{LABELS[index]:08d}".encode(),
-                "object/bbox/ymin": top,
-                "object/bbox/xmin": left,
-                "object/bbox/ymax": low,
-                "object/bbox/xmax": right,
-            }
+        for index in classes.tolist():
+            encoded = tf.io.encode_jpeg(_image(index, rng), quality=90).numpy()
+            # Of the keys of the published shards, those that the pipeline reads.
             example = tf.train.Example()
-            for key, value in values.items():
-                feature = example.features.feature[f"image/{key}"]
-                lists = {bytes: "bytes_list", int: "int64_list", float: "float_list"}
-                getattr(feature, lists[type(value)]).value.append(value)
+            feature = example.features.feature
+            feature["image/encoded"].bytes_list.value.append(encoded)
+            feature["image/class/label"].int64_list.value.append(LABELS[index])
             writer.write(example.SerializeToString(deterministic=True))
 
 
 def _image(index: int, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
-    """Return uint8 [height, width, 3]: the colour of a class, and a few waves over it."""
+    """Return uint8 [height, width, 3]: the colour of a class, and waves over it."""
     height, width = rng.integers(_SMALLEST_SIDE, _LARGEST_SIDE + 1, size=2)
-    down, across = np.linspace(0, 1, height)[:, None], np.linspace(0, 1, width)[None, :]
-    # Digits of the class to base 3, one per channel, 64 grey levels apart. The waves change a level
-    # by at most 40.
-    colour = 64 + 64 * np.array([index % 3, index // 3 % 3, index // 9 % 3])
-    image = np.empty((height, width, 3))
-    for channel in range(3):
-        waves = np.zeros((height, width))
-        for _ in range(2):
-            # At least one turn, so that the colour stays the same on average.
-            turns, phase = rng.uniform(1, 3, size=2) * rng.choice((-1, 1), size=2), rng.uniform()
-            waves += 20 * np.sin(2 * np.pi * (turns[0] * down + turns[1] * across + phase))
-        image[:, :, channel] = colour[channel] + waves
-    return np.rint(image).astype(np.uint8)
+    down, across = np.linspace(0, 1, height)[:, None, None], np.linspace(0, 1, width)[None, :, None]
+    # Digits of the class to base 3, one per channel, 64 grey levels apart.
+    image: npt.NDArray[Any] = 64 + 64 * np.array([index % 3, index // 3 % 3, index // 9 % 3])
+    for _ in range(2):
+        # At least one turn, so that the colour stays the same on average.
+        turns, phase = rng.uniform(1, 3, (2, 3)) * rng.choice((-1, 1), (2, 3)), rng.uniform(size=3)
+        image = image + 20 * np.sin(2 * np.pi * (turns[0] * down + turns[1] * across + phase))
+    pixels: npt.NDArray[np.uint8] = np.rint(image).astype(np.uint8)
+    return pixels
 
 
 # Text ------------------------------------------------------------------------------------------
