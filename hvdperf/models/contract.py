@@ -94,45 +94,32 @@ def check_methods(model: Any, has_loss: bool, has_optimizer: bool) -> None:
 def check_logits(logits: Any, labels: Any, classes: int) -> None:
     """Raise BadNetwork unless the suite's own loss can be taken: logits of one class more than the
     largest label, for every label. classes: 0 if the number is not known."""
-    if not isinstance(logits, tf.Tensor):
-        raise BadNetwork(
-            f"it returns a {type(logits).__name__}; return one tensor of logits, or give a loss= "
-            "that takes it"
-        )
-    if not isinstance(labels, tf.Tensor) or not labels.dtype.is_integer:
-        kind = labels.dtype.name if isinstance(labels, tf.Tensor) else type(labels).__name__
-        raise BadNetwork(
-            f"its labels are {kind}, and the loss of the suite takes the numbers of classes; give "
-            "a loss= of your own"
-        )
-    wanted = [*labels.shape[1:], classes or None]
-    found = logits.shape[1:] if logits.shape.rank else logits.shape
-    fits = found.is_compatible_with(tf.TensorShape(wanted))
-    if logits.shape.rank != labels.shape.rank + 1 or not fits:
-        shape = ", ".join(map(str, ["n", *wanted]))
-        raise BadNetwork(
-            f"its outputs have the shape {_shown(logits.shape)}, and the loss of the suite takes "
-            f"logits [{shape}]; change the last layer, or give a loss= of your own"
-        )
+    if isinstance(logits, tf.Tensor) and isinstance(labels, tf.Tensor) and labels.dtype.is_integer:
+        wanted = tf.TensorShape(labels.shape).concatenate([classes or None])
+        # Only the number of samples may be open.
+        if logits.shape.rank == wanted.rank and logits.shape[1:].is_compatible_with(wanted[1:]):
+            return
+    raise BadNetwork(
+        f"its outputs are {_shown(logits)} and its labels {_shown(labels)}, and the loss of the "
+        f"suite takes logits [n, {classes or 'classes'}] and a whole number for each; change the "
+        "last layer, or give a loss= of your own"
+    )
 
 
 def check_loss(losses: Any) -> None:
     """Raise BadNetwork unless a loss of one's own is one figure a sample, [n]."""
-    if not isinstance(losses, tf.Tensor) or not losses.dtype.is_floating:
-        kind = losses.dtype.name if isinstance(losses, tf.Tensor) else type(losses).__name__
-        raise BadNetwork(f"its loss returns {kind}; return one figure a sample, float32 [n]")
-    rank = losses.shape.rank
-    if rank == 1:
-        return
-    what = "a scalar" if rank == 0 else _shown(losses.shape) if rank else "an unknown shape"
-    how = 'reduction="none"' if rank == 0 else "tf.reduce_mean over the other dimensions"
-    raise BadNetwork(f"its loss returns {what}; return one figure a sample, [n], as by {how}")
+    if not isinstance(losses, tf.Tensor) or not losses.dtype.is_floating or losses.shape.rank != 1:
+        raise BadNetwork(
+            f"its loss returns {_shown(losses)}; return one figure a sample, float32 [n], as by "
+            'reduction="none", or by tf.reduce_mean over the other dimensions'
+        )
 
 
-def _shown(shape: Any) -> str:
-    if shape.rank is None:
-        return "unknown"
-    return "[" + ", ".join("n" if size is None else str(size) for size in shape) + "]"
+def _shown(value: Any) -> str:
+    if not isinstance(value, (tf.Tensor, tf.TensorSpec)):
+        return type(value).__name__
+    sizes = value.shape if value.shape.rank is not None else "?"
+    return f"{value.dtype.name} [{', '.join('n' if size is None else str(size) for size in sizes)}]"
 
 
 # Data ------------------------------------------------------------------------------------------
@@ -148,21 +135,15 @@ def check_samples(dataset: Any) -> None:
     spec = dataset.element_spec
     if not isinstance(spec, tuple) or len(spec) != 2:
         count = f"{len(spec)} parts" if isinstance(spec, tuple) else "one part"
-        more = "; a weight can be a part of the label, and be used in the loss" * (
-            isinstance(spec, tuple) and len(spec) == 3
+        raise BadNetwork(
+            f"the data yield {count}; yield pairs (inputs, label), with a weight as a part of the "
+            "label, if the loss uses one"
         )
-        raise BadNetwork(f"the data yield {count}; yield pairs (inputs, label){more}")
     for path, leaf in leaves(spec):
-        if not isinstance(leaf, tf.TensorSpec):
-            kind = type(leaf).__name__.replace("TensorSpec", "").replace("Spec", "").lower()
+        if not isinstance(leaf, tf.TensorSpec) or leaf.shape.rank is None:
             raise BadNetwork(
-                f"{path} of a sample is {kind}; make it a dense tensor of one shape, for a ragged "
-                "one by to_tensor(shape=...)"
-            )
-        if leaf.shape.rank is None:
-            raise BadNetwork(
-                f"{path} of a sample has no known shape, as after tf.numpy_function; state it by "
-                "tf.ensure_shape"
+                f"{path} of a sample is {_shown(leaf)}; make it a dense tensor of a known shape: a "
+                "ragged one by to_tensor(shape=...), and after tf.numpy_function by tf.ensure_shape"
             )
 
 
