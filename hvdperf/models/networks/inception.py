@@ -8,13 +8,54 @@ normalisation without scale.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Callable
+from typing import Any
 
 from tensorflow import keras
 
 from hvdperf.models.networks.classifiers import of_keras
+
+# What follows each other: a convolution (channels, height, width, and strides and padding unless
+# they are 1 and "same"), a pooling, or a block, which is a list of branches that are concatenated.
+Step = Any
+Steps = Sequence[Step]
+VALID, HALVED = (1, "valid"), (2, "valid")
+
+
+def _through(conv: Callable[..., Any], x: Any, steps: Steps) -> Any:
+    """Apply steps. conv: maps a tensor, and what a convolution has, to a tensor."""
+    for step in steps:
+        if isinstance(step, list):
+            x = keras.layers.Concatenate()([_through(conv, x, branch) for branch in step])
+        else:
+            x = conv(x, *step) if isinstance(step, tuple) else step(x)
+    return x
+
+
+def _classifier(
+    conv: Callable[..., Any], image_size: int, classes: int, steps: Steps, dropout: float = 0.0
+) -> keras.Model:
+    images = keras.Input((image_size, image_size, 3))
+    x = keras.layers.GlobalAveragePooling2D()(_through(conv, images, steps))
+    if dropout:
+        x = keras.layers.Dropout(dropout)(x)
+    return keras.Model(images, keras.layers.Dense(classes)(x))
+
+
+def max_pool(x: Any) -> Any:
+    return keras.layers.MaxPooling2D(3, strides=2)(x)
+
+
+def average_pool(x: Any) -> Any:
+    return keras.layers.AveragePooling2D(3, strides=1, padding="same")(x)
+
+
+def _pool(strides: int, x: Any) -> Any:
+    return keras.layers.MaxPooling2D(3, strides=strides, padding="same")(x)
+
+
+# GoogLeNet -------------------------------------------------------------------------------------
 
 # Output channels of a module: #1x1, #3x3 reduce, #3x3, #5x5 reduce, #5x5, pool proj.
 Module = tuple[int, int, int, int, int, int]
@@ -53,37 +94,29 @@ def _googlenet(
 ) -> keras.Model:
     """Build the network with every width divided by `thinner`. At 224 px the modules see 28 x 28,
     14 x 14 and 7 x 7."""
-    images = keras.Input((image_size, image_size, 3))
-    x = _conv(images, 64 // thinner, 7, strides=2)
-    x = keras.layers.MaxPooling2D(3, strides=2, padding="same")(x)
-    x = _conv(x, 64 // thinner, 1)
-    x = _conv(x, 192 // thinner, 3)
+    halve = partial(_pool, 2)
+    steps = [(64, 7, 7, 2), halve, (64, 1, 1), (192, 3, 3)]
     for stage in stages:
-        x = keras.layers.MaxPooling2D(3, strides=2, padding="same")(x)
-        for module in stage:
-            x = _inception(x, *(channels // thinner for channels in module))
-    x = keras.layers.GlobalAveragePooling2D()(x)
-    x = keras.layers.Dropout(0.4)(x)
-    return keras.Model(images, keras.layers.Dense(classes)(x))
+        steps += [halve, *map(_inception, stage)]
+    return _classifier(partial(_biased, thinner), image_size, classes, steps, dropout=0.4)
 
 
-def _inception(
-    x: Any, one: int, reduce_3: int, three: int, reduce_5: int, five: int, pool: int
-) -> Any:
-    """Map [n, h, w, c] to [n, h, w, one + three + five + pool]; figure 2(b)."""
-    pooled = keras.layers.MaxPooling2D(3, strides=1, padding="same")(x)
-    branches = [
-        _conv(x, one, 1),
-        _conv(_conv(x, reduce_3, 1), three, 3),
-        _conv(_conv(x, reduce_5, 1), five, 5),
-        _conv(pooled, pool, 1),
+def _inception(channels: Module) -> Step:
+    """Return the block of figure 2(b)."""
+    one, reduce_3, three, reduce_5, five, pool = channels
+    return [
+        [(one, 1, 1)],
+        [(reduce_3, 1, 1), (three, 3, 3)],
+        [(reduce_5, 1, 1), (five, 5, 5)],
+        [partial(_pool, 1), (pool, 1, 1)],
     ]
-    return keras.layers.Concatenate()(branches)
 
 
-def _conv(x: Any, channels: int, size: int, strides: int = 1) -> Any:
-    conv = keras.layers.Conv2D(channels, size, strides, padding="same", activation="relu")
-    return conv(x)
+def _biased(thinner: int, x: Any, channels: int, height: int, width: int, strides: int = 1) -> Any:
+    size = (height, width)
+    return keras.layers.Conv2D(
+        channels // thinner, size, strides, padding="same", activation="relu"
+    )(x)
 
 
 def _normalised(
@@ -105,27 +138,55 @@ def _normalised(
     return keras.layers.ReLU()(x)
 
 
-# `_normalised` of a network's thinness and momentum.
-Convolution = Callable[..., Any]
+# Inception-v3, with the shapes at 299 px -------------------------------------------------------
 
-
-def max_pool(x: Any) -> Any:
-    return keras.layers.MaxPooling2D(3, strides=2)(x)
-
-
-def average_pool(x: Any) -> Any:
-    return keras.layers.AveragePooling2D(3, strides=1, padding="same")(x)
-
-
-def concatenated(*branches: Any) -> Any:
-    return keras.layers.Concatenate()(list(branches))
-
-
-# The blocks of the full Inception-v3. A: channels after the pooling of each block. B: channels
-# inside the 7 x 7 factors of each block. C: number of blocks.
+# The blocks of the full network. A: channels after the pooling of each block. B: channels inside
+# the 7 x 7 factors of each block. C: number of blocks.
 A = (32, 64, 64)
 B = (128, 160, 160, 192)
 C = 2
+
+_STEM_V3: Steps = (  # to 35 x 35 x 192
+    *((32, 3, 3, *HALVED), (32, 3, 3, *VALID), (64, 3, 3), max_pool),
+    *((80, 1, 1, *VALID), (192, 3, 3, *VALID), max_pool),
+)
+_REDUCTION_A_V3: Step = [  # to 17 x 17 x 768; figure 10
+    [(384, 3, 3, *HALVED)],
+    [(64, 1, 1), (96, 3, 3), (96, 3, 3, *HALVED)],
+    [max_pool],
+]
+_REDUCTION_B_V3: Step = [  # to 8 x 8 x 1280
+    [(192, 1, 1), (320, 3, 3, *HALVED)],
+    [(192, 1, 1), (192, 1, 7), (192, 7, 1), (192, 3, 3, *HALVED)],
+    [max_pool],
+]
+_BLOCK_C_V3: Step = [  # 8 x 8 x 2048; figure 7
+    [(320, 1, 1)],
+    [(384, 1, 1), [[(384, 1, 3)], [(384, 3, 1)]]],
+    [(448, 1, 1), (384, 3, 3), [[(384, 1, 3)], [(384, 3, 1)]]],
+    [average_pool, (192, 1, 1)],
+]
+
+
+def _block_a_v3(pooled: int) -> Step:
+    """Return the block of 35 x 35 x (224 + pooled); figure 5, with one 5 x 5 convolution left, as
+    in keras.applications."""
+    return [
+        [(64, 1, 1)],
+        [(48, 1, 1), (64, 5, 5)],
+        [(64, 1, 1), (96, 3, 3), (96, 3, 3)],
+        [average_pool, (pooled, 1, 1)],
+    ]
+
+
+def _block_b_v3(inner: int) -> Step:
+    """Return the block of 17 x 17 x 768; figure 6 with n = 7."""
+    return [
+        [(192, 1, 1)],
+        [(inner, 1, 1), (inner, 1, 7), (192, 7, 1)],
+        [(inner, 1, 1), (inner, 7, 1), (inner, 1, 7), (inner, 7, 1), (192, 1, 7)],
+        [average_pool, (192, 1, 1)],
+    ]
 
 
 def inception_v3(image_size: int, classes: int) -> keras.Model:
@@ -150,74 +211,51 @@ def inception_v3_of(
     """Build an Inception-v3 of these blocks, every width divided by `thinner`.
 
     Blocks A, B and C with thinner=1 give keras.applications' InceptionV3, variable by variable.
-    Shapes in the comments are those of that network at 299 px.
     """
-    conv = partial(_normalised, thinner, 0.99)
-    images = keras.Input((image_size, image_size, 3))
-    x = _stem_v3(conv, images)  # 35 x 35 x 192
-    for pooled in blocks_a:
-        x = _block_a_v3(conv, x, pooled)  # 35 x 35 x 288
-    x = _reduction_a_v3(conv, x)  # 17 x 17 x 768
-    for inner in blocks_b:
-        x = _block_b_v3(conv, x, inner)
-    x = _reduction_b_v3(conv, x)  # 8 x 8 x 1280
-    for _ in range(blocks_c):
-        x = _block_c_v3(conv, x)  # 8 x 8 x 2048
-    x = keras.layers.GlobalAveragePooling2D()(x)
-    return keras.Model(images, keras.layers.Dense(classes)(x))
+    steps = [*_STEM_V3, *map(_block_a_v3, blocks_a), _REDUCTION_A_V3]
+    steps += [*map(_block_b_v3, blocks_b), _REDUCTION_B_V3, *[_BLOCK_C_V3] * blocks_c]
+    return _classifier(partial(_normalised, thinner, 0.99), image_size, classes, steps)
 
 
-def _stem_v3(conv: Convolution, x: Any) -> Any:
-    """Map 299 x 299 x 3 to 35 x 35 x 192."""
-    x = conv(x, 32, 3, 3, strides=2, padding="valid")
-    x = conv(x, 32, 3, 3, padding="valid")
-    x = conv(x, 64, 3, 3)
-    x = conv(max_pool(x), 80, 1, 1, padding="valid")
-    return max_pool(conv(x, 192, 3, 3, padding="valid"))
+# Inception-v4, with the shapes at 299 px -------------------------------------------------------
 
-
-def _block_a_v3(conv: Convolution, x: Any, pooled: int) -> Any:
-    """Map 35 x 35 x c to 35 x 35 x (224 + pooled); figure 5, with one 5 x 5 convolution left, as in
-    keras.applications."""
-    single = conv(conv(x, 48, 1, 1), 64, 5, 5)
-    double = conv(conv(conv(x, 64, 1, 1), 96, 3, 3), 96, 3, 3)
-    return concatenated(conv(x, 64, 1, 1), single, double, conv(average_pool(x), pooled, 1, 1))
-
-
-def _reduction_a_v3(conv: Convolution, x: Any) -> Any:
-    """Map 35 x 35 x 288 to 17 x 17 x 768; figure 10."""
-    single = conv(x, 384, 3, 3, strides=2, padding="valid")
-    double = conv(conv(x, 64, 1, 1), 96, 3, 3)
-    double = conv(double, 96, 3, 3, strides=2, padding="valid")
-    return concatenated(single, double, max_pool(x))
-
-
-def _block_b_v3(conv: Convolution, x: Any, inner: int) -> Any:
-    """Map 17 x 17 x 768 to the same shape; figure 6 with n = 7."""
-    single = conv(conv(conv(x, inner, 1, 1), inner, 1, 7), 192, 7, 1)
-    double = conv(conv(conv(x, inner, 1, 1), inner, 7, 1), inner, 1, 7)
-    double = conv(conv(double, inner, 7, 1), 192, 1, 7)
-    return concatenated(conv(x, 192, 1, 1), single, double, conv(average_pool(x), 192, 1, 1))
-
-
-def _reduction_b_v3(conv: Convolution, x: Any) -> Any:
-    """Map 17 x 17 x 768 to 8 x 8 x 1280."""
-    single = conv(conv(x, 192, 1, 1), 320, 3, 3, strides=2, padding="valid")
-    double = conv(conv(conv(x, 192, 1, 1), 192, 1, 7), 192, 7, 1)
-    double = conv(double, 192, 3, 3, strides=2, padding="valid")
-    return concatenated(single, double, max_pool(x))
-
-
-def _block_c_v3(conv: Convolution, x: Any) -> Any:
-    """Map 8 x 8 x c to 8 x 8 x 2048; figure 7."""
-    single = conv(x, 384, 1, 1)
-    double = conv(conv(x, 448, 1, 1), 384, 3, 3)
-    return concatenated(
-        conv(x, 320, 1, 1),
-        concatenated(conv(single, 384, 1, 3), conv(single, 384, 3, 1)),
-        concatenated(conv(double, 384, 1, 3), conv(double, 384, 3, 1)),
-        conv(average_pool(x), 192, 1, 1),
-    )
+_STEM_V4: Steps = (  # to 35 x 35 x 384; figure 3
+    *((32, 3, 3, *HALVED), (32, 3, 3, *VALID), (64, 3, 3)),
+    [[max_pool], [(96, 3, 3, *HALVED)]],  # 73 x 73 x 160
+    [  # 71 x 71 x 192
+        [(64, 1, 1), (96, 3, 3, *VALID)],
+        [(64, 1, 1), (64, 1, 7), (64, 7, 1), (96, 3, 3, *VALID)],
+    ],
+    [[(192, 3, 3, *HALVED)], [max_pool]],
+)
+_BLOCK_A_V4: Step = [  # figure 4
+    [(96, 1, 1)],
+    [(64, 1, 1), (96, 3, 3)],
+    [(64, 1, 1), (96, 3, 3), (96, 3, 3)],
+    [average_pool, (96, 1, 1)],
+]
+_REDUCTION_A_V4: Step = [  # to 17 x 17 x 1024; figure 7 with k, l, m, n = 192, 224, 256, 384
+    [(384, 3, 3, *HALVED)],
+    [(192, 1, 1), (224, 3, 3), (256, 3, 3, *HALVED)],
+    [max_pool],
+]
+_BLOCK_B_V4: Step = [  # figure 5
+    [(384, 1, 1)],
+    [(192, 1, 1), (224, 1, 7), (256, 7, 1)],
+    [(192, 1, 1), (192, 7, 1), (224, 1, 7), (224, 7, 1), (256, 1, 7)],
+    [average_pool, (128, 1, 1)],
+]
+_REDUCTION_B_V4: Step = [  # to 8 x 8 x 1536; figure 8
+    [(192, 1, 1), (192, 3, 3, *HALVED)],
+    [(256, 1, 1), (256, 1, 7), (320, 7, 1), (320, 3, 3, *HALVED)],
+    [max_pool],
+]
+_BLOCK_C_V4: Step = [  # figure 6
+    [(256, 1, 1)],
+    [(384, 1, 1), [[(256, 1, 3)], [(256, 3, 1)]]],
+    [(384, 1, 1), (448, 3, 1), (512, 1, 3), [[(256, 1, 3)], [(256, 3, 1)]]],
+    [average_pool, (256, 1, 1)],
+]
 
 
 def inception_v4(image_size: int, classes: int) -> keras.Model:
@@ -233,80 +271,8 @@ def inception_v4_s(image_size: int, classes: int) -> keras.Model:
 def _inception_v4(
     image_size: int, classes: int, blocks: tuple[int, int, int], thinner: int
 ) -> keras.Model:
-    """Build the network with every width divided by `thinner`. Shapes in the comments are those at
-    299 px with thinner=1."""
+    a, b, c = blocks
+    steps = [*_STEM_V4, *[_BLOCK_A_V4] * a, _REDUCTION_A_V4]
+    steps += [*[_BLOCK_B_V4] * b, _REDUCTION_B_V4, *[_BLOCK_C_V4] * c]
     conv = partial(_normalised, thinner, 0.9997)
-    images = keras.Input((image_size, image_size, 3))
-    x = _stem_v4(conv, images)  # 35 x 35 x 384
-    for _ in range(blocks[0]):
-        x = _block_a_v4(conv, x)
-    x = _reduction_a_v4(conv, x)  # 17 x 17 x 1024
-    for _ in range(blocks[1]):
-        x = _block_b_v4(conv, x)
-    x = _reduction_b_v4(conv, x)  # 8 x 8 x 1536
-    for _ in range(blocks[2]):
-        x = _block_c_v4(conv, x)
-    x = keras.layers.GlobalAveragePooling2D()(x)
-    x = keras.layers.Dropout(0.2)(x)
-    return keras.Model(images, keras.layers.Dense(classes)(x))
-
-
-def _stem_v4(conv: Convolution, x: Any) -> Any:
-    """Map 299 x 299 x 3 to 35 x 35 x 384; figure 3."""
-    x = conv(x, 32, 3, 3, strides=2, padding="valid")
-    x = conv(x, 32, 3, 3, padding="valid")
-    x = conv(x, 64, 3, 3)
-    x = concatenated(max_pool(x), conv(x, 96, 3, 3, strides=2, padding="valid"))  # 73 x 73 x 160
-    left = conv(conv(x, 64, 1, 1), 96, 3, 3, padding="valid")
-    right = conv(conv(conv(x, 64, 1, 1), 64, 1, 7), 64, 7, 1)
-    right = conv(right, 96, 3, 3, padding="valid")
-    x = concatenated(left, right)  # 71 x 71 x 192
-    return concatenated(conv(x, 192, 3, 3, strides=2, padding="valid"), max_pool(x))
-
-
-def _block_a_v4(conv: Convolution, x: Any) -> Any:
-    """Map 35 x 35 x 384 to the same shape; figure 4."""
-    single = conv(conv(x, 64, 1, 1), 96, 3, 3)
-    double = conv(conv(conv(x, 64, 1, 1), 96, 3, 3), 96, 3, 3)
-    pooled = conv(average_pool(x), 96, 1, 1)
-    return concatenated(conv(x, 96, 1, 1), single, double, pooled)
-
-
-def _reduction_a_v4(conv: Convolution, x: Any) -> Any:
-    """Map 35 x 35 x 384 to 17 x 17 x 1024; figure 7 with k, l, m, n = 192, 224, 256, 384."""
-    single = conv(x, 384, 3, 3, strides=2, padding="valid")
-    double = conv(conv(x, 192, 1, 1), 224, 3, 3)
-    double = conv(double, 256, 3, 3, strides=2, padding="valid")
-    return concatenated(single, double, max_pool(x))
-
-
-def _block_b_v4(conv: Convolution, x: Any) -> Any:
-    """Map 17 x 17 x 1024 to the same shape; figure 5."""
-    single = conv(conv(conv(x, 192, 1, 1), 224, 1, 7), 256, 7, 1)
-    double = conv(conv(conv(x, 192, 1, 1), 192, 7, 1), 224, 1, 7)
-    double = conv(conv(double, 224, 7, 1), 256, 1, 7)
-    pooled = conv(average_pool(x), 128, 1, 1)
-    return concatenated(conv(x, 384, 1, 1), single, double, pooled)
-
-
-def _reduction_b_v4(conv: Convolution, x: Any) -> Any:
-    """Map 17 x 17 x 1024 to 8 x 8 x 1536; figure 8."""
-    single = conv(conv(x, 192, 1, 1), 192, 3, 3, strides=2, padding="valid")
-    double = conv(conv(conv(x, 256, 1, 1), 256, 1, 7), 320, 7, 1)
-    double = conv(double, 320, 3, 3, strides=2, padding="valid")
-    return concatenated(single, double, max_pool(x))
-
-
-def _block_c_v4(conv: Convolution, x: Any) -> Any:
-    """Map 8 x 8 x 1536 to the same shape; figure 6."""
-    single = conv(x, 384, 1, 1)
-    double = conv(conv(conv(x, 384, 1, 1), 448, 3, 1), 512, 1, 3)
-    pooled = conv(average_pool(x), 256, 1, 1)
-    return concatenated(
-        conv(x, 256, 1, 1),
-        conv(single, 256, 1, 3),
-        conv(single, 256, 3, 1),
-        conv(double, 256, 1, 3),
-        conv(double, 256, 3, 1),
-        pooled,
-    )
+    return _classifier(conv, image_size, classes, steps, dropout=0.2)
