@@ -27,7 +27,8 @@ import struct
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -448,25 +449,26 @@ def copy(source: Path, target: Path, without: Path) -> None:
     """Copy a directory, so that each run begins with the same checkpoints and logs. Large files and
     installed environments are links, and hidden directories, such as .git and .cache, are left out.
     without: a directory that is left out. Raises TooLarge, and OSError."""
-    target.mkdir(parents=True, exist_ok=True)
-    size: dict[str, int] = {}
-    files = 0
-    for path, relative in _entries(source, without):
-        place = target / relative
-        if path.is_symlink():
-            place.symlink_to(os.readlink(path))
-        elif path.is_dir() and (path / "pyvenv.cfg").exists():
-            place.symlink_to(path)
-        elif path.is_dir():
-            place.mkdir()
-        elif path.stat().st_size > LINKED:
-            place.symlink_to(path)
-        elif path.is_file():
-            files += 1
-            first = relative.parts[0]
-            size[first] = size.get(first, 0) + path.stat().st_size
-            if sum(size.values()) > MOST_BYTES or files > MOST_FILES:
-                largest = max(size, key=lambda name: size[name])
+    environments: list[Path] = []
+    copied: list[str] = []
+    size = Counter[str]()  # of the files that are copied, by entry of the source
+
+    def left_out(directory: str, names: list[str]) -> set[str]:
+        paths = [path for path in (Path(directory, name) for name in names) if path.is_dir()]
+        installed = [path for path in paths if (path / "pyvenv.cfg").exists()]
+        environments.extend(installed)
+        others = (each for each in paths if each.name[0] == "." or each == without)
+        return {"__pycache__", *(path.name for path in (*installed, *others))}
+
+    def put(path: str, place: str) -> None:
+        about = os.stat(path)
+        if about.st_size > LINKED:
+            os.symlink(path, place)
+        elif stat.S_ISREG(about.st_mode):
+            copied.append(path)
+            size[Path(path).relative_to(source).parts[0]] += about.st_size
+            if sum(size.values()) > MOST_BYTES or len(copied) > MOST_FILES:
+                ((largest, _),) = size.most_common(1)
                 raise TooLarge(
                     f"{source} holds more than is copied for a run ({MOST_BYTES >> 20} MiB in "
                     f"files of up to {LINKED >> 20} MiB, {MOST_FILES} files), most of it in "
@@ -475,20 +477,9 @@ def copy(source: Path, target: Path, without: Path) -> None:
                 )
             shutil.copy2(path, place)
 
-
-def _entries(source: Path, without: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield each file and directory, a directory before what it holds, with its path relative to
-    the source."""
-    waiting = [source]
-    while waiting:
-        for path in sorted(waiting.pop().iterdir()):
-            is_environment = (path / "pyvenv.cfg").exists()
-            is_hidden = path.name.startswith(".") or path.name == "__pycache__"
-            if path == without or (path.is_dir() and is_hidden and not is_environment):
-                continue
-            yield path, path.relative_to(source)
-            if path.is_dir() and not path.is_symlink() and not is_environment:
-                waiting.append(path)
+    shutil.copytree(source, target, True, left_out, put, dirs_exist_ok=True)
+    for path in environments:
+        (target / path.relative_to(source)).symlink_to(path)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import _thread
 import atexit
+import contextlib
+import functools
 import gc
 import heapq
 import importlib.abc
@@ -418,6 +420,22 @@ def _as_it_is(hook: Any) -> Any:
     return hook
 
 
+def _around(owner: Any, name: Any) -> Any:
+    """Return a decorator that puts a hook in place of a function of a module or class. The hook is
+    called with that function and with its arguments."""
+
+    def put(hook: Any) -> None:
+        original = getattr(owner, name)
+
+        @_as_it_is
+        def hooked(*arguments: Any, **named: Any) -> Any:
+            return hook(original, *arguments, **named)
+
+        setattr(owner, name, hooked)
+
+    return put
+
+
 def _note_missing(text: Any) -> None:
     if text not in _state.missing and len(_state.missing) < EVENTS:
         _state.missing.append(text)
@@ -591,23 +609,17 @@ def _is_library(path: Any) -> Any:
 # Start ------------------------------------------------------------------------------------------
 
 
-def _exiting(original: Any) -> Any:
-    """Return os._exit, with which many scripts end, so that they do not wait for a dead rank: their
-    steps are written, and nothing is asked of TensorFlow."""
-
-    def leave(status: Any) -> Any:
-        if os.getpid() == _state.pid and not _state.is_over:
-            _guarded("the end", _write, False)
-        original(status)
-
-    return leave
+def _leave(original: Any, status: Any) -> Any:
+    """Stand for os._exit, with which many scripts end, so that they do not wait for a dead rank:
+    their steps are written, and nothing is asked of TensorFlow."""
+    if os.getpid() == _state.pid and not _state.is_over:
+        _guarded("the end", _write, False)
+    original(status)
 
 
 def _hook_init(module: Any) -> None:
-    cls = module.HorovodBasics
-    original = cls.init
-
-    def init(self: Any, *arguments: Any, **named: Any) -> Any:
+    @_around(module.HorovodBasics, "init")
+    def init(original: Any, self: Any, /, *arguments: Any, **named: Any) -> Any:
         begin = now()
         if _state.at_init is not None:
             _state.at_init(False)
@@ -617,8 +629,6 @@ def _hook_init(module: Any) -> None:
         if _state.at_init is not None:
             _state.at_init(True)
         return result
-
-    cls.init = init
 
 
 def _initialised(rank: Any, size: Any) -> None:
@@ -639,7 +649,7 @@ def _initialised(rank: Any, size: Any) -> None:
         # What is registered last runs first, so Horovod is still there.
         atexit.register(_at_exit)
         gc.callbacks.append(_collecting)
-        os._exit = _exiting(os._exit)
+        _around(os, "_exit")(_leave)
         # Not one of threading, whose threads the script may count or join.
         _thread.start_new_thread(_guarded, ("pauses", _beat))
         # A forked process of multiprocessing ends without atexit.
@@ -665,18 +675,14 @@ def _hook_tensorflow(module: Any) -> None:
 # Steps ------------------------------------------------------------------------------------------
 
 
-class _Apart:
+@contextlib.contextmanager
+def _apart() -> Any:
     """What is done in it is counted by itself."""
-
-    def __enter__(self) -> Any:
-        _state.in_gradients += 1
-        return now()
-
-    def __exit__(self, *_: object) -> None:
+    _state.in_gradients += 1
+    try:
+        yield now()
+    finally:
         _state.in_gradients -= 1
-
-
-_apart = _Apart()
 
 
 def _is_between_steps() -> Any:
@@ -688,38 +694,29 @@ def _is_main() -> Any:
     return threading.get_ident() == _state.thread
 
 
-def _outermost(call: Any) -> Any:
-    """Return the call of a function, with its times if no other one is around it."""
-
-    @_as_it_is
-    def wrapped(self: Any, *arguments: Any, **named: Any) -> Any:
-        is_jit = bool(getattr(self, "_jit_compile", False))
+def _outermost(call: Any, self: Any, /, *arguments: Any, **named: Any) -> Any:
+    """Call a function, and note its times if no other one is around it."""
+    is_jit = bool(getattr(self, "_jit_compile", False))
+    _state.jit += is_jit
+    try:
         if _state.current is not None or _state.in_gradients or not _is_main():
-            if not is_jit:
-                return call(self, *arguments, **named)
-            _state.jit += 1
-            try:
-                return call(self, *arguments, **named)
-            finally:
-                _state.jit -= 1
+            return call(self, *arguments, **named)
         steps = _state.current = _guarded("a step", _steps_of, self) or Steps("unknown")
         if steps.variables is None:
             steps.variables = _guarded("stamps", _make_variables) or ()
-        _state.jit = int(is_jit)
         begin = now()
         try:
             result = call(self, *arguments, **named)
         finally:
             end = now()
             _state.current = None
-            _state.jit = 0
-        if not _state.iterator and not steps.has_input_stamps and len(arguments) <= TENSORS:
-            # Batches that do not come from tf.data.
-            _guarded("a batch", _note_content, arguments)
-        _guarded("a step", _add, steps, self, begin, end)
-        return result
-
-    return wrapped
+    finally:
+        _state.jit -= is_jit
+    if not _state.iterator and not steps.has_input_stamps and len(arguments) <= TENSORS:
+        # Batches that do not come from tf.data.
+        _guarded("a batch", _note_content, arguments)
+    _guarded("a step", _add, steps, self, begin, end)
+    return result
 
 
 def _steps_of(function: Any) -> Any:
@@ -818,10 +815,9 @@ def _has_gpu() -> Any:
 def _hook_values(module: Any) -> None:
     """Have the seconds in which the script reads a tensor, and so waits for a GPU, be those of a
     call."""
-    cls = module._EagerTensorBase
-    original = cls._numpy
 
-    def numpy(self: Any) -> Any:
+    @_around(module._EagerTensorBase, "_numpy")
+    def numpy(original: Any, self: Any) -> Any:
         if not _state.runs_behind or _state.current is not None or not _is_main():
             return original(self)
         begin = now()
@@ -829,8 +825,6 @@ def _hook_values(module: Any) -> None:
             return original(self)
         finally:
             _state.spent[CALLED] += now() - begin
-
-    cls._numpy = numpy
 
 
 def _measure_alone(steps: Any, end: Any) -> None:
@@ -898,28 +892,26 @@ def _stop() -> None:
 
 
 def _hook_function(module: Any) -> None:
-    module.Function.__call__ = _outermost(module.Function.__call__)
-    original = module.Function._initialize
+    _around(module.Function, "__call__")(_outermost)
 
-    def initialize(self: Any, *arguments: Any, **named: Any) -> Any:
-        result = original(self, *arguments, **named)
+    @_around(module.Function, "_initialize")
+    def initialize(original: Any, /, *arguments: Any, **named: Any) -> Any:
+        result = original(*arguments, **named)
         steps = _state.current
         if steps is not None and not steps.traced_at:
             steps.traced_at = now()
         return result
 
-    module.Function._initialize = initialize
-
 
 def _hook_concrete(module: Any) -> None:
-    module.ConcreteFunction.__call__ = _outermost(module.ConcreteFunction.__call__)
+    _around(module.ConcreteFunction, "__call__")(_outermost)
 
 
 def _hook_session(module: Any) -> None:
-    original = module.BaseSession.run
     known: dict[Any, Any] = {}
 
-    def run(self: Any, fetches: Any, *arguments: Any, **named: Any) -> Any:
+    @_around(module.BaseSession, "run")
+    def run(original: Any, self: Any, fetches: Any, *arguments: Any, **named: Any) -> Any:
         begin = now()
         result = original(self, fetches, *arguments, **named)
         end = now()
@@ -940,8 +932,6 @@ def _hook_session(module: Any) -> None:
 
         _guarded("a session", note)
         return result
-
-    module.BaseSession.run = run
 
 
 def _leaves(fetches: Any) -> Any:
@@ -992,18 +982,15 @@ def _kind_of(graph: Any, fetches: Any) -> Any:
 
 
 def _hook_exchange(module: Any) -> None:
-    original = module._make_allreduce_grads_fn
-
-    @_as_it_is
-    def make(*arguments: Any, **named: Any) -> Any:
+    @_around(module, "_make_allreduce_grads_fn")
+    def make(original: Any, /, *arguments: Any, **named: Any) -> Any:
         inner = original(*arguments, **named)
-        own = _guarded("a process set", _ranks_of, [*arguments, *named.values()])
 
         @_as_it_is
         def exchange(grads: Any, vars: Any = None, *more: Any, **named_too: Any) -> Any:
             grads = list(grads)
-            _state.process_sets.update(own or ())
-            with _apart:
+            _guarded("a process set", _note_process_set, *arguments, *named.values())
+            with _apart():
                 begun = _guarded("the exchange", _before_exchange, grads, vars)
                 result = inner(grads, vars, *more, **named_too)
                 if begun:
@@ -1012,61 +999,52 @@ def _hook_exchange(module: Any) -> None:
 
         return exchange
 
-    module._make_allreduce_grads_fn = make
     tape = getattr(module, "_DistributedGradientTape", None)
     if tape is not None and hasattr(tape, "register_local_source"):
-        register = tape.register_local_source
 
-        @_as_it_is
-        def register_local_source(self: Any, source: Any) -> Any:
+        @_around(tape, "register_local_source")
+        def register_local_source(original: Any, self: Any, source: Any) -> Any:
             _state.local.add(id(source))
-            return register(self, source)
+            return original(self, source)
 
-        tape.register_local_source = register_local_source
     _count_calls(module, *REDUCTIONS, "allgather", "broadcast", "alltoall")
 
 
-def _ranks_of(arguments: Any) -> Any:
-    """Return the ranks of each process set among arguments that is not that of all ranks."""
+def _note_process_set(*arguments: Any) -> None:
+    """Note the ranks of each process set among arguments that is not that of all ranks."""
     ranks = [getattr(each, "ranks", None) for each in arguments]
-    return [tuple(each) for each in ranks if each and len(each) < _state.size]
+    _state.process_sets.update(tuple(each) for each in ranks if each and len(each) < _state.size)
 
 
 def _count_calls(module: Any, *names: Any) -> None:
     for name in names:
         if hasattr(module, name):
-            setattr(module, name, _counted(name, getattr(module, name)))
+            _around(module, name)(functools.partial(_counted, name))
 
 
-def _counted(name: Any, original: Any) -> Any:
-    """Return an operation of Horovod whose calls are counted. Between steps they are calls of a
-    function that does nothing but exchange."""
-
-    @_as_it_is
-    def call(*arguments: Any, **named: Any) -> Any:
-        steps = _state.current
-        is_eager = tf.executing_eagerly()
-        is_apart = is_eager and _is_between_steps()
-        if not _state.in_gradients:
-            # In a graph a call is asked for while it is traced, and then made in every step.
-            counts, key = _state.others, f"{name} {'in' if steps else 'between'} steps"
-            if steps is not None and not is_eager:
-                counts, key = steps.asked, name
-            counts[key] = counts.get(key, 0) + 1
-            if name in REDUCTIONS and steps is None:
-                _state.allreduces_between += 1
-            elif name in REDUCTIONS:
-                steps.others = True
-                own = _guarded("a process set", _ranks_of, [*arguments, *named.values()])
-                _state.process_sets.update(own or ())
-        if not is_apart:
-            return original(*arguments, **named)
-        with _apart as begin:
-            result = original(*arguments, **named)
-        _guarded("an exchange", _add_exchange, name, begin, now())
-        return result
-
-    return call
+def _counted(name: Any, original: Any, /, *arguments: Any, **named: Any) -> Any:
+    """Call an operation of Horovod, and count that. Between steps it is a call of a function that
+    does nothing but exchange."""
+    steps = _state.current
+    is_eager = tf.executing_eagerly()
+    is_apart = is_eager and _is_between_steps()
+    if not _state.in_gradients:
+        # In a graph a call is asked for while it is traced, and then made in every step.
+        counts, key = _state.others, f"{name} {'in' if steps else 'between'} steps"
+        if steps is not None and not is_eager:
+            counts, key = steps.asked, name
+        counts[key] = counts.get(key, 0) + 1
+        if name in REDUCTIONS and steps is None:
+            _state.allreduces_between += 1
+        elif name in REDUCTIONS:
+            steps.others = True
+            _guarded("a process set", _note_process_set, *arguments, *named.values())
+    if not is_apart:
+        return original(*arguments, **named)
+    with _apart() as begin:
+        result = original(*arguments, **named)
+    _guarded("an exchange", _add_exchange, name, begin, now())
+    return result
 
 
 def _add_exchange(name: Any, begin: Any, end: Any) -> None:
@@ -1217,24 +1195,20 @@ def _update(call: Any, *arguments: Any, **named: Any) -> Any:
     """Return what an optimizer's update returns. Between steps its seconds count."""
     if not _is_between_steps():
         return call(*arguments, **named)
-    with _apart as begin:
+    with _apart() as begin:
         result = call(*arguments, **named)
     _state.spent[APPLIED] += now() - begin
     return result
 
 
 def _hook_keras_3(module: Any) -> None:
-    original = module.BaseOptimizer.apply
-
-    @_as_it_is
-    def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
+    @_around(module.BaseOptimizer, "apply")
+    def apply(original: Any, self: Any, grads: Any, trainable_variables: Any = None) -> Any:
         known = trainable_variables
         if known is None:
             known = getattr(self, "_trainable_variables", ())
         _guarded("an optimizer", _updated, self, list(known))
         return _update(original, self, grads, trainable_variables)
-
-    module.BaseOptimizer.apply = apply
 
 
 def _hook_keras_2(module: Any) -> None:
@@ -1242,31 +1216,28 @@ def _hook_keras_2(module: Any) -> None:
     # With Keras 3 this name is another class, which the hook of its base has seen.
     if cls is None or "apply_gradients" not in vars(cls):
         return
-    original = cls.apply_gradients
 
-    @_as_it_is
-    def apply_gradients(self: Any, grads_and_vars: Any, *arguments: Any, **named: Any) -> Any:
+    @_around(cls, "apply_gradients")
+    def apply_gradients(
+        original: Any, self: Any, grads_and_vars: Any, *arguments: Any, **named: Any
+    ) -> Any:
         pairs = list(grads_and_vars)
         _guarded("an optimizer", _updated, self, [variable for _, variable in pairs])
         return _update(original, self, pairs, *arguments, **named)
-
-    cls.apply_gradients = apply_gradients
 
 
 # Input ------------------------------------------------------------------------------------------
 
 
 def _hook_input(module: Any) -> None:
-    original = module.OwnedIterator._next_internal
-
-    @_as_it_is
-    def next_internal(self: Any) -> Any:
+    @_around(module.OwnedIterator, "_next_internal")
+    def next_internal(original: Any, self: Any) -> Any:
         from tensorflow.python.eager import context
 
         if context.executing_eagerly():
             if not _is_main():
                 return original(self)
-            with _apart as begin:
+            with _apart() as begin:
                 result = original(self)
             _state.waited += now() - begin
             _guarded("a batch", _note_batch, self, result)
@@ -1280,15 +1251,10 @@ def _hook_input(module: Any) -> None:
         _guarded("input", _given, asked, result)
         return result
 
-    module.OwnedIterator._next_internal = next_internal
-    create = module.OwnedIterator._create_iterator
-
-    @_as_it_is
-    def create_iterator(self: Any, dataset: Any) -> Any:
+    @_around(module.OwnedIterator, "_create_iterator")
+    def create_iterator(original: Any, self: Any, dataset: Any) -> Any:
         _guarded("a data set", _note_epoch, dataset)
-        return create(self, dataset)
-
-    module.OwnedIterator._create_iterator = create_iterator
+        return original(self, dataset)
 
 
 def _note_epoch(dataset: Any) -> None:
