@@ -21,36 +21,6 @@ _MOVE_NOTHING = {
 }
 
 
-class Exchanges:
-    """Tells the operations that reduce gradients from all others, such as those of a batch
-    normalization that is synchronised over the ranks.
-
-    others: the number of the others in the graph that has most of them.
-    """
-
-    def __init__(self) -> None:
-        self.others = 0
-        self._of_gradients: set[str] = set()
-
-    def reducing(self, reduce: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that reduces gradients, and whose operations are known as such."""
-
-        def watched(*arguments: Any, **keywords: Any) -> Any:
-            graph = tf.compat.v1.get_default_graph()
-            known = len(graph.get_operations())
-            reduced = reduce(*arguments, **keywords)
-            self._of_gradients |= {made.name for made in graph.get_operations()[known:]}
-            return reduced
-
-        return watched
-
-    def count(self, graph: Any) -> None:
-        """Count the other operations of a step's graph, and forget what was watched."""
-        others = [made for made in graph.get_operations() if made.name not in self._of_gradients]
-        self.others = max(self.others, _moving(others))
-        self._of_gradients.clear()
-
-
 def _moving(operations: Iterable[Any]) -> int:
     """Return how many of the operations move data, those in the functions that they call included,
     each as often as it is called."""
@@ -71,7 +41,9 @@ class HorovodTrainer(ReplicaTrainer):
     def init(self) -> Facts:
         training.set_up_devices(self.config)
         hvd.init()
-        self._exchanges = Exchanges()
+        # Of a step without the exchange of its gradients, such as those of a batch normalization
+        # that is synchronised over the ranks.
+        self._others = 0
         self.rank, self.world_size = hvd.rank(), hvd.size()
         self._barrier_token = tf.zeros([])
         return group_of(hvd)
@@ -85,20 +57,18 @@ class HorovodTrainer(ReplicaTrainer):
             num_groups=exchange.groups,
             sparse_as_dense=exchange.sparse_as_dense,
         )
-        wrapped._allreduce_grads = self._exchanges.reducing(wrapped._allreduce_grads)
         if self.config.fault is not None and self.config.fault.kind == "skip":
             wrapped.register_local_source(self.parts[0].sources[0])
         return wrapped.gradient(loss, sources)
 
     def exchanged(self, gradients: Sequence[Any]) -> Any:
-        average = partial(hvd.allreduce, op=hvd.Average)
-        return self._exchanges.reducing(lambda values: list(map(average, values)))(gradients)
+        return [hvd.allreduce(each, op=hvd.Average) for each in gradients]
 
     def trace(self) -> Facts:
-        return {**super().trace(), "other_exchanges": self._exchanges.others}
+        return {**super().trace(), "other_exchanges": self._others}
 
-    def count_exchanges(self, graph: Any) -> None:
-        self._exchanges.count(graph)
+    def look_at(self, graph: Any) -> None:
+        self._others = max(self._others, _moving(graph.get_operations()))
 
     def total(self, values: Sequence[float]) -> list[float]:
         summed = hvd.allreduce(tf.constant(values, tf.float64), op=hvd.Sum, name="hvdperf.total")

@@ -150,6 +150,7 @@ class ReplicaTrainer(Trainer):
             return loss, needed
 
         traced = step.get_concrete_function()
+        self.look_at(traced.graph)
         return lambda *batch: traced(*batch)[0]
 
     def cycle(self, parts: list[Part]) -> Cycle:
@@ -191,7 +192,8 @@ class ReplicaTrainer(Trainer):
             return (loss, rows) if rows else loss
 
         traced = step.get_concrete_function()
-        self.count_exchanges(traced.graph)
+        if take is OWN_GRADIENTS:
+            self.look_at(traced.graph)
         if not sparse:
             return traced  # type: ignore[no-any-return]
 
@@ -203,8 +205,8 @@ class ReplicaTrainer(Trainer):
         self._sparse = sparse
         return with_rows
 
-    def count_exchanges(self, graph: Any) -> None:
-        """Take the graph of a step that has been traced. A single process exchanges nothing."""
+    def look_at(self, graph: Any) -> None:
+        """Take the graph of a step that does not exchange its gradients."""
 
     def first_step(self) -> Facts:
         # A whole update takes all passes.
