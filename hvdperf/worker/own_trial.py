@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 import tensorflow as tf
@@ -80,7 +80,7 @@ def _apart(config: RankConfig, shard: tuple[int, int]) -> float | None:
             weights = [weight.numpy() for weight in training.weights(parts)]
             gradients = _gradients(task, parts)
             for _ in range(times):
-                steps.append([*weights, *_checked_gradients(gradients, batch, config.batch)])
+                steps.append([*weights, *gradients(batch)])
         sizes = [float(np.abs(each).max(initial=0.0)) or 1.0 for each in steps[0]]
         return max(
             float(np.abs(one - other).max(initial=0.0)) / size
@@ -90,49 +90,42 @@ def _apart(config: RankConfig, shard: tuple[int, int]) -> float | None:
     return None
 
 
-def _gradients(task: Any, parts: Any) -> Any:
-    """Return a function of a batch that returns the loss, the number of figures of each loss, and
-    the gradients. Tracing it raises BadNetwork if a variable has none."""
+def _gradients(task: Any, parts: Any) -> Callable[[Any], list[Any]]:
+    """Return a function of a batch that returns the gradients. It raises BadNetwork if a variable
+    has none, and if the loss is not finite, or is not one figure a sample."""
 
     @training.graph(input_signature=task.signature())
-    def gradients(*samples: Any) -> Any:
+    def traced(*samples: Any) -> Any:
         found: list[Any] = []
         counts: list[Any] = []
-        missing: list[str] = []
 
         def total(losses: Any) -> Any:
             counts.append(tf.shape(losses)[0])
             return tf.reduce_mean(losses)
 
-        def use(part: training.Part, of_part: Any) -> None:
-            for variable, gradient in zip(part.sources, of_part):
-                if gradient is None:
-                    missing.append(variable.name)
-                else:
-                    found.append(tf.convert_to_tensor(gradient))
+        def use(part: training.Part, gradients: Any) -> None:
+            pairs = list(zip(part.sources, gradients))
+            if missing := [variable.name for variable, gradient in pairs if gradient is None]:
+                names = ", ".join(missing[:3])
+                raise BadNetwork(f"the loss does not depend on its variables {names}")
+            found.extend(tf.convert_to_tensor(gradient) for gradient in gradients)
 
-        loss = training.update(task, parts, samples, total, use=use)
-        if missing:
-            names = ", ".join(missing[:3])
-            raise BadNetwork(f"the loss does not depend on its variables {names}")
-        return loss, counts, found
+        return training.update(task, parts, samples, total, use=use), counts, found
+
+    def gradients(batch: Any) -> list[Any]:
+        loss, counts, found = traced(*batch)
+        if not math.isfinite(float(loss)):
+            raise BadNetwork(f"the loss of its first step is {_shown(float(loss))}")
+        samples = training.count(batch)
+        for count in map(int, counts):
+            if count != samples:
+                raise BadNetwork(
+                    f"its loss returns {count} figures for {samples} samples; return one figure a "
+                    "sample, [n]"
+                )
+        return [each.numpy() for each in found]
 
     return gradients
-
-
-def _checked_gradients(gradients: Any, batch: Any, samples: int) -> list[Any]:
-    """Return the gradients as arrays. Raises BadNetwork if the loss is not finite, or is not one
-    figure a sample."""
-    loss, counts, found = gradients(*batch)
-    if not math.isfinite(float(loss)):
-        raise BadNetwork(f"the loss of its first step is {_shown(float(loss))}")
-    for count in counts:
-        if int(count) != samples:
-            raise BadNetwork(
-                f"its loss returns {int(count)} figures for {samples} samples; return one figure "
-                "a sample, [n]"
-            )
-    return [each.numpy() for each in found]
 
 
 # Reading -------------------------------------------------------------------------------------

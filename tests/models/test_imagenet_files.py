@@ -70,7 +70,10 @@ def test_missing_shard_is_named(tmp_path, split, missing):
     ("names", "said"),
     [
         (["validation-00000-of-00001", "train-0-of-1"], ": holds no ImageNet training shards"),
-        (["train-00000-of-00001", "train-00000-of-00002"], ": holds train shards of 1 and of 2"),
+        (
+            ["train-00000-of-00001", "train-00000-of-00002"],
+            "/train-00000-of-00002: is not one of 1 shards; keep one set",
+        ),
         (
             [f"train-{index:05d}-of-00002" for index in range(3)],
             "/train-00002-of-00002: is not one of 2 shards",

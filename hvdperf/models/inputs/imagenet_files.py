@@ -10,6 +10,7 @@ The first fault is one line on stderr. --decode: decode every image.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -52,39 +53,24 @@ def shards(root: Path, split: str) -> tuple[Path, ...]:
 
     Raises DataError for an incomplete set of shards.
     """
-    for folder in (root, root / split):
-        totals = _totals(folder, split)
-        if not totals:
+    pattern = re.compile(rf"{split}-[0-9]{{5,9}}-of-[0-9]{{5,9}}")
+    for folder in filter(os.path.isdir, (root, root / split)):
+        names = set(filter(pattern.fullmatch, os.listdir(folder)))
+        if not names:
             continue
-        if len(totals) > 1:
-            several = " and ".join(f"of {total}" for total in sorted(totals))
-            raise faulty(folder, f"holds {split} shards {several}", "keep one set of them")
-        ((total, names),) = totals.items()
-        expected: list[str] = []
+        total = min(names).rpartition("-")[2]
         # Looked for one by one, because a misnamed file may claim to be one of any number.
-        for number in range(total):
-            expected.append(f"{split}-{number:05d}-of-{total:05d}")
-            if expected[-1] not in names:
-                fault = f"missing, though {len(names)} of {total} shards are there"
-                raise faulty(folder / expected[-1], fault, "fetch or write it again")
-        for name in sorted(names.difference(expected)):
-            raise faulty(folder / name, f"is not one of {total} shards", "remove or rename it")
-        return tuple(folder / name for name in expected)
+        expected = (f"{split}-{number:05d}-of-{total}" for number in range(int(total)))
+        whole = list(itertools.takewhile(names.__contains__, expected))
+        if len(whole) < int(total):
+            missing = folder / f"{split}-{len(whole):05d}-of-{total}"
+            fault = f"missing, though {len(names)} of {int(total)} shards are there"
+            raise faulty(missing, fault, "fetch or write it again")
+        for name in sorted(names.difference(whole)):
+            fault = f"is not one of {int(total)} shards"
+            raise faulty(folder / name, fault, "keep one set of them")
+        return tuple(folder / name for name in whole)
     return ()
-
-
-def _totals(folder: Path, split: str) -> dict[int, set[str]]:
-    """Return the names of the shards in the folder by the total in the name."""
-    found: dict[int, set[str]] = {}
-    try:
-        names = os.listdir(folder) if os.path.isdir(folder) else []
-    except OSError as error:
-        raise unreadable(folder, error) from error
-    for name in names:
-        match = re.fullmatch(rf"{split}-([0-9]{{5,9}})-of-([0-9]{{5,9}})", name)
-        if match:
-            found.setdefault(int(match[2]), set()).add(name)
-    return found
 
 
 # The first images of each shard are decoded. This takes milliseconds an image, hours for all of
