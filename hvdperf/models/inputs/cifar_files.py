@@ -24,8 +24,6 @@ from hvdperf.models.inputs import Files, faulty, unreadable
 
 PIXEL_BYTES = 3 * 32 * 32
 COARSE_CLASSES = 20
-# Files above this size are not read. The largest file of CIFAR has 155 MB.
-MOST_BYTES = 256 << 20
 
 
 class Layout(Enum):
@@ -123,7 +121,7 @@ def _rows(path: Path, form: Format, layout: Enum | None) -> npt.NDArray[np.uint8
     """Return one file's records, uint8 [n, record_bytes] with n >= 1 and every label in range."""
     read = _read_binary if layout is Layout.BINARY else _read_pickle
     try:
-        labels, pixels = read(_content(path), form)
+        labels, pixels = read(path.read_bytes(), form)
         for column, (label, limit) in enumerate(form.limits.items()):
             wrong = np.flatnonzero((labels[:, column] < 0) | (labels[:, column] >= limit))
             if wrong.size:
@@ -135,13 +133,6 @@ def _rows(path: Path, form: Format, layout: Enum | None) -> npt.NDArray[np.uint8
         remedy = f"is it really {form.dataset}? if so, fetch and unpack the archive again"
         raise faulty(path, str(error), remedy) from error
     return np.concatenate([labels.astype(np.uint8), pixels], axis=1)
-
-
-def _content(path: Path) -> bytes:
-    size = path.stat().st_size
-    if size > MOST_BYTES:
-        raise _Refused(f"{size} bytes, but such a file has at most {MOST_BYTES}")
-    return path.read_bytes()
 
 
 def _read_binary(content: bytes, form: Format) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:

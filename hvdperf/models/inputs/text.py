@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,6 @@ END_OF_LINE = "<eos>"
 UNKNOWN = "<unk>"
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# Longer lines are refused, so that a file that is not text cannot fill the memory.
-_LONGEST_LINE = 256 << 20
 
 
 # The names that the files may have, of which the published ones come first, and their splits.
@@ -119,7 +116,7 @@ def _lines(path: Path) -> Iterator[list[str]]:
         with open(path, "rb") as file:
             # In binary mode, because in text mode a lone carriage return would end a line, and an
             # editor would count other lines.
-            for number, line in enumerate(iter(partial(file.readline, _LONGEST_LINE), b""), 1):
+            for number, line in enumerate(file, 1):
                 words = _words(path, number, line)
                 anything = anything or bool(words)
                 yield [*words, END_OF_LINE]
@@ -132,8 +129,6 @@ def _lines(path: Path) -> Iterator[list[str]]:
 def _words(path: Path, number: int, line: bytes) -> list[str]:
     if b"\0" in line:
         raise faulty(path, f"line {number} has a NUL byte: the file is not text", _FETCH)
-    if len(line) == _LONGEST_LINE:
-        raise faulty(path, f"line {number} has {_LONGEST_LINE >> 20} MiB or more", "break it up")
     if number == 1:
         line = line.removeprefix(_BYTE_ORDER_MARK)
     try:
