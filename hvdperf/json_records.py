@@ -5,7 +5,6 @@ JSON has neither NaN nor infinities. Records write them as null and restore them
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import fields
 from datetime import datetime
@@ -26,12 +25,6 @@ if TYPE_CHECKING:
     Number = float
 else:
     Number = float | None
-
-
-# The text, with every digit replaced by 0, that any whole number beyond the range of a float
-# contains. msgspec checks the range of numbers in other notations itself.
-_LONG_NUMBER = b"0" * 309
-_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 
 
 class Unreadable(ValueError):
@@ -93,16 +86,14 @@ def _without_surrogates(value: Any) -> Any:
 
 def decode(text: bytes, kind: type[Kind]) -> Kind:
     """Return the record of that kind that the JSON text holds. If a key occurs twice, its last
-    value counts. Raises Unreadable, also for a number that exceeds the range of a float."""
+    value counts. Raises Unreadable."""
     try:
-        if _LONG_NUMBER in text.translate(_ZEROS):
-            json.loads(text, parse_int=_in_range)
         return msgspec.json.decode(text, type=kind)
     except RecursionError:
         raise Unreadable("nested too deeply") from None
     except msgspec.ValidationError as error:
         raise Unreadable(_placed(error)) from None
-    except (ValueError, OverflowError) as error:
+    except ValueError as error:
         raise Unreadable(f"not valid JSON: {error}") from None
 
 
@@ -112,14 +103,6 @@ def convert(value: object, kind: type[Kind]) -> Kind:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise Unreadable(_placed(error)) from None
-
-
-def _in_range(digits: str) -> float:
-    """Return the whole number as a float. Raises ValueError if a float cannot hold it."""
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError(f"a number of {len(digits)} digits is out of range")
-    return number
 
 
 def schema(kind: Any) -> dict[str, Any]:

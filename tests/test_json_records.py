@@ -90,22 +90,16 @@ def test_a_text_that_is_no_such_record_is_refused_with_the_place(text, told):
     assert told in refused(text)
 
 
-@pytest.mark.parametrize("number", ["1e999", "-1e999", "9" * 400, "9" * 9000, "-" + "9" * 400])
-@pytest.mark.parametrize("field", ["steps", "seconds"])
-def test_a_number_that_no_float_can_hold_is_refused(field, number):
-    part = json.dumps({"steps": 1, "seconds": 1.0, field: "here"}).replace('"here"', number)
-    assert "out of range" in refused(f'{{"name": "a", "parts": [{part}]}}'.encode())
+@pytest.mark.parametrize("number", [b"1e999", b"9" * 400])
+def test_a_number_that_no_float_can_hold_is_refused(number):
+    text = b'{"name": "a", "parts": [{"steps": 1, "seconds": %s}]}'
+    assert "out of range" in refused(text % number)
 
 
 def test_whole_numbers_keep_all_their_digits():
     large = decode(b'{"steps": ' + b"9" * 300 + b', "seconds": 1, "rows": []}', Part)
     assert large.steps == int("9" * 300)
     assert decode(encode(large), Part) == large
-
-
-def test_many_digits_in_a_text_are_no_number():
-    whole = Whole("9" * 400, ())
-    assert decode(encode(whole), Whole) == whole
 
 
 @pytest.mark.parametrize("steps", ["-1", "1.0", "true", '"1"', "null"])
