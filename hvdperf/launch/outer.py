@@ -264,16 +264,17 @@ def launcher() -> int:
     return os.getppid() if started_by().parent else os.getpid()
 
 
-def shown_by() -> int:
-    """Return the id of the process that writes to the user's terminal: mpirun if it started this
-    process, which then has a terminal made by mpirun; else this process. If outer_mpirun.py runs
-    mpirun in the background, it is the one that has the terminal."""
-    if not (started_by().parent and os.environ.get(STATUS_VARIABLE)):
-        return launcher()
+def ends_at_a_terminal() -> bool:
+    """Return whether the output of the mpirun that has started this process goes to a terminal:
+    its ranks have a terminal of its own in any case. If outer_mpirun.py runs mpirun in the
+    background, it is the one that has the user's."""
+    shown_by = launcher()
     try:
-        return int(stat_fields(os.getppid())[1])
+        if os.environ.get(STATUS_VARIABLE):
+            shown_by = int(stat_fields(shown_by)[1])
+        return os.readlink(f"/proc/{shown_by}/fd/1").startswith(("/dev/pts/", "/dev/tty"))
     except OSError:
-        return launcher()
+        return False
 
 
 def words_before_pytest() -> list[str]:

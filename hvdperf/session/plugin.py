@@ -24,7 +24,7 @@ from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import properties
 from hvdperf.records.outcome import Outcome
-from hvdperf.session import commands, progress, pytest_options
+from hvdperf.session import commands, pytest_options
 from hvdperf.session.ending import UNFIT, ending, exit_status, explanation
 from hvdperf.session.pytest_session import PytestSession, Unfit
 from hvdperf.verdict import Verdict, counted, worst
@@ -127,7 +127,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if CHECKOUT is not None and config.option.benchmark_storage == _STORAGE:
         # Otherwise pytest-benchmark makes this directory wherever pytest is typed.
         config.option.benchmark_storage = f"file://{CHECKOUT / 'results' / 'benchmark'}"
-    if outer.shown_by() != os.getpid() and not progress.ends_at_a_terminal(outer.shown_by()):
+    if outer.started_by().parent and not outer.ends_at_a_terminal():
         pytest_options.without_colours(config)
     if holds_cases(config):
         with pytest_options.refusing(config):

@@ -173,8 +173,7 @@ class PytestSession:
             return
         scheduler = self.prepare()
         missing = [c for c in self.selected if c not in self.outcomes]
-        with self._progress.long_work():
-            scheduler.measure(comparison, dict.fromkeys([*missing, comparison]))
+        scheduler.measure(comparison, dict.fromkeys([*missing, comparison]))
 
     @property
     def reported(self) -> list[Outcome]:
@@ -203,12 +202,8 @@ class PytestSession:
 
     def prepare(self) -> Scheduler:
         """Check the stack and open what measuring needs, once. Raises UserError."""
-        if self._results_writer is None:
-            with self._progress.long_work():
-                return self._prepared()
-        return self._results_writer.scheduler
-
-    def _prepared(self) -> Scheduler:
+        if self._results_writer is not None:
+            return self._results_writer.scheduler
         self._preflight()
         self._progress.say("probe the installed stack")
         stacks = self._stacks()

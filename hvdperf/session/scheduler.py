@@ -315,7 +315,7 @@ class WorkloadRun(Group[Comparison]):
         self._note(text)
 
     def _note(self, text: str) -> None:
-        """Show an activity on the live line only."""
+        """Tell of an activity, which is written only if nothing else has been for long."""
         left = self._seconds_left()
         next_look_at = None if left is None else self._round_began + left
         ends = time.monotonic() + self._scheduler.budget.left()

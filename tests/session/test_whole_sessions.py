@@ -22,7 +22,6 @@ from tests.support.whole_sessions import (
     assert_every_figure_is_written,
     documents,
     last_words,
-    live_lines,
     wait_for_workers,
 )
 
@@ -153,11 +152,9 @@ def test_bad_input_under_mpirun_is_one_line_before_anything_is_launched(
 
 
 # mpirun kills its ranks a second after it has told them to end: the report is written by then.
-def test_ctrl_c_at_the_terminal_of_an_mpirun_leaves_no_live_line_and_a_report(
-    press_ctrl_c: Press,
-) -> None:
+def test_ctrl_c_at_the_terminal_of_an_mpirun_leaves_a_report(press_ctrl_c: Press) -> None:
     there = press_ctrl_c("fd", ranks=2)
-    assert "alexnet_s  round 1 of 8: start horovod@2" in live_lines(there)
+    assert b"\x1b[33m" in there.output, "the terminal behind mpirun has colours"
 
 
 def test_a_terminal_that_is_closed_leaves_nothing(
@@ -167,7 +164,7 @@ def test_a_terminal_that_is_closed_leaves_nothing(
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     there = sit_before("-k", "efficiency", "--inject=hang:rank=1")
-    there.wait_for(b"round 1 of 8", times=3)
+    there.wait_for(b"round 1 of 8")
     workers = wait_for_workers(there.pid)
     assert list(temporary.glob("hvdperf-*"))
     there.close()

@@ -29,8 +29,7 @@ def _as_under_a_shell() -> None:
 class Terminal:
     """A terminal with a command that starts at once. output: every byte written to it so far.
 
-    own: whether it is the command's controlling terminal, with the command in the foreground, as
-    under a shell; otherwise it is only a file that is a terminal.
+    It is the command's controlling terminal, with the command in the foreground, as under a shell.
     """
 
     def __init__(
@@ -38,13 +37,10 @@ class Terminal:
         command: Sequence[str],
         cwd: Path,
         env: Mapping[str, str] | None = None,
-        columns: int = 80,
-        own: bool = True,
     ) -> None:
         self.output = b""
-        self.columns = columns
         self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         environment = {**(os.environ if env is None else env), "TERM": "xterm"}
         for name in ("NO_COLOR", "FORCE_COLOR", "PY_COLORS", "COLUMNS"):
             environment.pop(name, None)
@@ -56,7 +52,7 @@ class Terminal:
             stdout=slave,
             stderr=slave,
             start_new_session=True,
-            preexec_fn=_as_under_a_shell if own else None,
+            preexec_fn=_as_under_a_shell,
         )
         os.close(slave)
 
@@ -64,12 +60,12 @@ class Terminal:
     def pid(self) -> int:
         return self._process.pid
 
-    def wait_for(self, text: bytes, seconds: float = 60.0, times: int = 1) -> None:
-        """Wait until the text has been written that many times."""
+    def wait_for(self, text: bytes, seconds: float = 60.0) -> None:
+        """Wait until the text has been written."""
         deadline = time.monotonic() + seconds
-        while self.output.count(text) < times:
-            assert time.monotonic() < deadline, f"too seldom {text!r}: {self.output!r}"
-            assert self._read(0.1), f"ended, too seldom {text!r}: {self.output!r}"
+        while text not in self.output:
+            assert time.monotonic() < deadline, f"without {text!r}: {self.output!r}"
+            assert self._read(0.1), f"ended without {text!r}: {self.output!r}"
 
     def press(self, keys: bytes) -> None:
         os.write(self._master, keys)
@@ -97,7 +93,7 @@ class Terminal:
 
     def shown(self) -> list[str]:
         """Return the lines that can be seen, however far back one would have to scroll."""
-        return shown(self.output.decode(), self.columns)
+        return _INVISIBLE.sub("", self.output.decode()).replace("\r", "").split("\n")
 
     def _read(self, seconds: float) -> bool:
         """Read what there is, and return whether there may be more."""
@@ -109,22 +105,3 @@ class Terminal:
             return False  # nobody has the other end any more
         self.output += read
         return bool(read)
-
-
-def shown(output: str, columns: int) -> list[str]:
-    """Return the lines that a terminal shows, long ones whole. A line that is rewritten in place
-    must not be wider than the terminal: there would be no way back from the next line."""
-    lines, column = [""], 0
-    for part in re.split(r"(\r|\n|\x1b\[K)", _INVISIBLE.sub("", output)):
-        if part == "\r":
-            column = 0
-        elif part == "\n":
-            lines.append("")
-        elif part == "\x1b[K":
-            assert column < columns, f"wider than {columns} columns: {lines[-1]!r}"
-            lines[-1] = lines[-1][:column]
-        else:
-            assert "\x1b" not in part, f"not known to this terminal: {part!r}"
-            lines[-1] = lines[-1][:column].ljust(column) + part + lines[-1][column + len(part) :]
-            column += len(part)
-    return lines

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -155,11 +154,3 @@ def assert_every_figure_is_written(case: dict) -> None:
             2**power for power in (16, 18, 20, 22, 24, 26, 27)
         }
         assert all(min(each["ranks"][0]["seconds"]) > 0 for each in launch["work"]["series"])
-
-
-LIVE_LINE = re.compile(rb"\r\[ *[\d.]+ s\] ([^\r\n]*)\x1b\[K")
-
-
-def live_lines(there: Terminal) -> list[str]:
-    """All that have been shown, without the time."""
-    return [text.decode() for text in LIVE_LINE.findall(there.output)]
