@@ -42,7 +42,7 @@ from hvdperf.records.archive import Archive, throughputs_by_nodes
 from hvdperf.records.documents import SessionDocument
 from hvdperf.records.fingerprinting import machine_of
 from hvdperf.stats import NotMeasurable, fewest_bounded, hodges_lehmann
-from hvdperf.verdict import FEWEST_ROUNDS, Band, Ceiling, Floor, Rule, Verdict
+from hvdperf.verdict import FEWEST_ROUNDS, Band, Ceiling, Rule, Verdict
 
 Array = npt.NDArray[np.float64]
 
@@ -283,25 +283,10 @@ def holding_rule(rule: Rule, question: Question, known: Scatter, distance: float
     return thresholds.floor(question, min(rule.pass_from, math.exp(known.centre - distance)))
 
 
-def holding_line(
-    case: Case, kind: type[Rule], known: Scatter, looks: Sequence[int], of: int
-) -> str:
-    """Return the line of a case with the nearest limits of this kind that mean no more false FAILs
-    than its share of MOST_A_YEAR. of: number of cases that share it."""
-    narrowest: Rule = Floor.at(math.inf)
-    if not issubclass(kind, Floor):
-        narrowest = Band(1.0, 1.0) if kind is Band else thresholds.ceiling(case.question, 0.0)
-    share = MOST_A_YEAR / NIGHTS / of
-    distance = distance_for(share, narrowest.alpha, known, looks)
-    return thresholds.written(case, holding_rule(narrowest, case.question, known, distance))
-
-
 # Sessions ----------------------------------------------------------------------------------------
 
 # Thresholds hold for one kind of hardware: sessions that differ in these fields are not pooled.
 _HARDWARE = ("cpu_model", "cores", "gpus", "gpu_model")
-# The number of cases that are named.
-_NAMED = 3
 
 Observations = Mapping[Case, Sequence[Sequence[float]]]
 
@@ -318,7 +303,7 @@ def proposal(archives: Sequence[Archive]) -> tuple[str, str]:
     few = {case: values for case, values in found.items() if case not in enough}
     command = next((each.command for each in reversed(sessions) if each.command), "pytest perf/")
     looks = _looks(sessions)
-    too_few = _too_few(few, len(found), looks, command) if few else ""
+    too_few = _too_few(few, command) if few else ""
     if not enough:
         raise UserError(f"no thresholds proposed: {too_few or 'no case can be trusted'}")
     machine = machine_of(sessions[0].fingerprint)
@@ -356,24 +341,17 @@ def checked(archives: Sequence[Archive], path: Path | None) -> tuple[float, list
         f"({len(judged)} case{'s' * (len(judged) > 1)}, {len(archives)} sessions)",
     ]
     if expected > MOST_A_YEAR:
-        lines.append(_what_would_hold(judged, looks))
+        often = ((of_year([each], looks), case.key, each[0]) for case, each in judged.items())
+        worst = [f"{key} ({count:.2f} by {rule})" for count, key, rule in sorted(often)[::-1]]
+        lines.append(
+            f"these are more than {MOST_A_YEAR:g} a year, most of them of {first_of(worst)}; for "
+            "limits that hold: hvdperf thresholds propose"
+        )
     if unknown:
         lines.append(f"not counted, because their noise is not known: {first_of(unknown)}")
     if without:
         lines.append(f"{thresholds.WITHOUT_THRESHOLD}: {first_of(without)}")
     return expected, lines
-
-
-def _what_would_hold(judged: Mapping[Case, tuple[Rule, Scatter]], looks: Sequence[int]) -> str:
-    """Return a line on the cases with the most false FAILs, and the limits that would hold."""
-    often = {case: of_year([of], looks) for case, of in judged.items()}
-    worst = sorted(often, key=lambda case: -often[case])[:_NAMED]
-    told = []
-    for case in worst:
-        rule, noise = judged[case]
-        line = holding_line(case, type(rule), noise, looks, len(judged))
-        told.append(f"{often[case]:.2f} by {rule}, where this would hold: {line}")
-    return f"these are more than {MOST_A_YEAR:g} a year, most of them {'; '.join(told)}"
 
 
 def _of_one_machine(archives: Sequence[Archive]) -> list[SessionDocument]:
@@ -403,20 +381,14 @@ def _looks(sessions: Sequence[SessionDocument]) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _too_few(few: Observations, cases: int, looks: Sequence[int], command: str) -> str:
-    """Return a line on the cases with too few sessions: the number of further sessions, their
-    command, and the limit that would hold from those that there are. cases: number of all."""
+def _too_few(few: Observations, command: str) -> str:
+    """Return a line on the cases with too few sessions: the number of further ones, and their
+    command."""
     case, sessions = min(few.items(), key=lambda item: len(item[1]))
     more = FEWEST_SESSIONS - len(sessions)
-    try:
-        line = holding_line(case, case.question.spec.rule, scatter(sessions), looks, cases)
-        would_hold = f"from {len(sessions)}, only {line} would hold"
-    except NotMeasurable as error:
-        would_hold = str(error)
     return (
         f"{len(few)} case{'s' * (len(few) > 1)} with fewer than {FEWEST_SESSIONS} sessions: "
-        f"{case.key} has {len(sessions)} ({would_hold}); give {more} more "
-        f"session{'s' * (more > 1)}, by: {command}"
+        f"{case.key} has {len(sessions)}; give {more} more session{'s' * (more > 1)}, by: {command}"
     )
 
 

@@ -28,7 +28,6 @@ from hvdperf.session.proposals import (
     checked,
     distance_for,
     false_fail,
-    holding_line,
     proposal,
     propose,
     scatter,
@@ -100,9 +99,7 @@ def test_what_was_measured_passes_what_is_proposed(tmp_path: Path) -> None:
     assert (both.returncode, "leave it out" in both.stderr) == (2, True)
 
 
-def test_limits_that_mean_more_than_one_are_told_with_those_that_would_hold(
-    tmp_path: Path,
-) -> None:
+def test_limits_that_mean_more_than_one_are_told_with_the_cases(tmp_path: Path) -> None:
     sessions = sessions_of(tmp_path, WEAK, STRONG)
     key = f"{WORKLOAD.model}/np2/one-node"
     path = tmp_path / "narrow.toml"
@@ -112,9 +109,8 @@ def test_limits_that_mean_more_than_one_are_told_with_those_that_would_hold(
     done = thresholds("check", *sessions, f"--thresholds={path}")
     assert (done.returncode, done.stderr) == (1, "")
     told = " ".join(done.stdout.split())
-    case = threshold_case(WEAK, nodes=1)
-    known = scatter([outcome(WEAK, ratios).observations for ratios in RATIOS])
-    assert holding_line(case, Floor, known, (8, 12), of=1) in told
+    assert f"most of them of weak_scaling/{key} (" in told
+    assert "by >= 0.91); for limits that hold: " in told
     assert f"cases without a threshold: strong_scaling/{key}" in told
 
 
@@ -145,10 +141,9 @@ def test_only_what_can_be_trusted_is_proposed(tmp_path: Path) -> None:
         archives.append(read_session(session_of(tmp_path, number, *outcomes)))
     text, left_out = proposal(archives)
     key = f"strong_scaling/{WORKLOAD.model}/np2/one-node"
-    assert left_out.startswith(
-        f'2 cases with fewer than 8 sessions: {key} has 3 (from 3, only "{key}" = 0.'
+    assert left_out == (
+        f"2 cases with fewer than 8 sessions: {key} has 3; give 5 more sessions, by: pytest perf/"
     )
-    assert left_out.endswith(" would hold); give 5 more sessions, by: pytest perf/")
     lines = ["label", "device", "cpu_model", "parity", "throughput"]
     assert text.count(" = ") == len(lines)
     assert '"parity/' in text
@@ -229,25 +224,6 @@ def test_a_quiet_machine_keeps_the_floor_that_passes_in_95_percent_of_sessions()
     rule = proposed_rule(WEAK.question, [*chain(*values)], 8)
     assert isinstance(rule, Floor)
     assert f'one-node" = {rule.pass_from}\n' in propose({case: values}, LOOKS, MACHINE)
-
-
-@pytest.mark.parametrize(
-    ("kind", "question"),
-    [(Floor, WEAK.question), (Band, PARITY.question), (Ceiling, TRACE)],
-    ids=str,
-)
-def test_a_line_that_holds_means_its_share(
-    kind: type[Rule], question: Question, tmp_path: Path
-) -> None:
-    case, known = Case(question, "vgg_16_s", 2, 1), scatter(drawn(0.03, 0.02, 12))
-    path = tmp_path / "mine.toml"
-    line = holding_line(case, kind, known, LOOKS, of=10)
-    path.write_text(f'label = "mine"\n[match]\ndevice = "cpu"\n[thresholds]\n{line}\n')
-    rule = load_thresholds(path).rule(case)
-    assert isinstance(rule, kind)
-    share = 365 * 10 * false_fail(rule, known, LOOKS)
-    # A band has two ends, and limits are rounded to three digits.
-    assert 0.5 <= share <= (2.0 if kind is Band else 1.0)
 
 
 @pytest.mark.parametrize(
