@@ -6,13 +6,9 @@ Nothing here starts ranks. A check needs the counters of the kernel, or one call
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import os
 import resource
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,8 +33,6 @@ DISK_AT_LEAST = 1 * GIB
 CORES_SHOWN = 4
 # Governors that change the frequency with the load.
 _VARYING = {"powersave", "ondemand", "conservative", "schedutil"}
-# struct timex of Linux on 64-bit machines: sizes and places of the fields that are read.
-_TIMEX_BYTES, _MAX_ERROR_AT, _STATUS_AT, _UNSYNCHRONISED = 208, 24, 40, 0x40
 
 
 @dataclass(frozen=True)
@@ -74,9 +68,7 @@ def host_checks(machine: Machine, slots: int, results: Path, root: Path = Path("
         *_processor(machine, root),
         *_space(slots, len(machine.gpus), root),
         *_limits(slots, root),
-        Check("ranks' memory", _memory_of_others()),
         _disk(results),
-        Check("clock", _clock()),
         Check("container", machine.container or "none"),
     ]
 
@@ -173,33 +165,6 @@ def _limits(slots: int, root: Path) -> Iterator[Check]:
     )
 
 
-_PR_SET_PTRACER = 0x59616D61
-# Reads 8 bytes at an address of the process that has started this one, and ends with the number of
-# the error.
-_READ_PARENT = """
-import ctypes, os, sys
-own, libc = ctypes.create_string_buffer(8), ctypes.CDLL(None, use_errno=True)
-here, there = [(ctypes.c_size_t * 2)(at, 8) for at in (ctypes.addressof(own), int(sys.argv[1]))]
-done = libc.process_vm_readv(os.getppid(), here, 1, there, 1, 0)
-sys.exit(0 if done == 8 else ctypes.get_errno())
-"""
-
-
-def _memory_of_others() -> str:
-    """Return whether a process may read the memory of another one of the same user."""
-    value = ctypes.create_string_buffer(8)
-    # Where Yama restricts that, Open MPI allows it to its other ranks in this way, too.
-    ctypes.CDLL(None).prctl(_PR_SET_PTRACER, os.getpid(), 0, 0, 0)
-    command = [sys.executable, "-I", "-S", "-c", _READ_PARENT, str(ctypes.addressof(value))]
-    number = subprocess.run(command, check=False).returncode
-    if number == 0:
-        return "can be read"
-    return (
-        f"cannot be read (process_vm_readv: {errno.errorcode.get(number, number)}), so messages "
-        "between ranks of a host are copied twice; to allow it: docker run --cap-add=SYS_PTRACE"
-    )
-
-
 def _existing(results: Path) -> Path:
     """Return the directory, or the lowest one above it that exists."""
     return next(path for path in (results, *results.absolute().parents) if path.exists())
@@ -224,17 +189,6 @@ def _disk(results: Path) -> Check:
         f"a session needs {_size(DISK_AT_LEAST)}",
         "free some, or give --results DIR",
     )
-
-
-def _clock() -> str:
-    """Return whether the kernel's clock is synchronised. Durations do not depend on it."""
-    answer = ctypes.create_string_buffer(_TIMEX_BYTES)
-    if ctypes.CDLL(None, use_errno=True).adjtimex(answer) < 0:
-        return "unknown"
-    if int.from_bytes(answer.raw[_STATUS_AT : _STATUS_AT + 4], "little") & _UNSYNCHRONISED:
-        return "not synchronised; this affects only the dates and names of sessions"
-    error = int.from_bytes(answer.raw[_MAX_ERROR_AT : _MAX_ERROR_AT + 8], "little")
-    return f"synchronised, to {error / 1000:.0f} ms"
 
 
 def load_check(meter: CpuMeter, seconds: float) -> Check:

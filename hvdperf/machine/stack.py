@@ -17,7 +17,7 @@ from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.json_records import Unreadable, convert, decode, encode
 from hvdperf.machine.starting import rank_environment
-from hvdperf.paths import CHECKOUT, ROOT, shown
+from hvdperf.paths import CHECKOUT, ROOT
 from hvdperf.programs import NotStarted, TooLong, fate_of, last_line, run
 
 # The environments that the Makefile builds: .venv, .venv-gpu, .venv-tf2.21.0-hvd0.28.0-py3.12.
@@ -82,18 +82,6 @@ class Stack:
         return any(line.startswith("tf-keras==") for line in self.packages)
 
 
-# What ranks import. They find what is in the checkout first.
-_PACKAGES = ("tensorflow", "horovod", "keras", "numpy", "mpi4py")
-
-
-def _hiding(package: str) -> str:
-    """Return that a file of the checkout hides an installed package, in words; "" if none does."""
-    for path in (ROOT / f"{package}.py", ROOT / package):
-        if path.is_file() or (path / "__init__.py").is_file():
-            return f"{shown(path)} hides the installed package {package}: rename or remove it"
-    return ""
-
-
 def probe(
     interpreter: str | Path,
     cache_dir: Path,
@@ -108,8 +96,6 @@ def probe(
     """
     interpreter = Path(interpreter).absolute()
     _must_be_a_program(interpreter)
-    if hiding := next(filter(None, map(_hiding, _PACKAGES)), ""):
-        raise UserError(hiding)
     try:
         mpirun = str(find_mpirun(interpreter, environment))
     except UserError:
@@ -264,17 +250,6 @@ def _install(program: Path) -> str:
     return command if is_own else f"{command}, or give the interpreter that `make stack` prints"
 
 
-def _linked_environment(interpreter: Path) -> Path | None:
-    """Return the Python of a virtual environment that an interpreter outside of it is a link to;
-    None if it is none."""
-    path = interpreter
-    while path.is_symlink():
-        if (path.parent.parent / "pyvenv.cfg").exists():
-            return path if path != interpreter else None
-        path = path.parent / path.readlink()
-    return None
-
-
 def _refuse(interpreter: Path, facts: Mapping[str, Any]) -> None:
     """Raise UserError if the probe reports an error (probe.ERRORS)."""
     error = facts["error"]
@@ -282,10 +257,6 @@ def _refuse(interpreter: Path, facts: Mapping[str, Any]) -> None:
         return
     kind, message = error["kind"], error["message"]
     install = _install(interpreter)
-    if kind == "tensorflow" and (linked := _linked_environment(interpreter)) is not None:
-        install = (
-            f"it is a link, and Python finds the packages of {linked} only by that path: give it"
-        )
     if kind == "tensorflow":
         raise UserError(f"{interpreter} cannot import TensorFlow ({message}); {install}")
     if kind == "horovod":

@@ -285,8 +285,6 @@ class PytestSession:
         self._results_writer = results_writer.ResultsWriter(
             directory, document, scheduler, earlier, self.began
         )
-        if earlier.document is None and (problem := results_writer.clock_problem(directory)):
-            self._progress.say(problem)
         for comparison in self.selected:
             trial = trials.get(comparison.workload.model)
             judgement = trial.judgement(comparison) if trial is not None else None

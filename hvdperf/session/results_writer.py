@@ -192,21 +192,6 @@ def open_directory(session_plan: SessionPlan, session: str, earlier: Earlier) ->
     return directory
 
 
-def clock_problem(directory: Path) -> str:
-    """Return a warning if a later session exists beside this new one; "" if none does. Sessions are
-    distinguished and ordered by the time of their beginning."""
-    began = directory.name.partition("-")[0]
-    later = [
-        path.name for path in directory.parent.glob("*T*Z-*") if path.name[: len(began)] > began
-    ]
-    if not later:
-        return ""
-    return (
-        f"the clock was set back: {shown(directory.parent / max(later))} has a later date, so "
-        "commands that use the newest session use that one; move it, or name the session"
-    )
-
-
 def session_document(
     session_plan: SessionPlan,
     fingerprint: Fingerprint,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import resource
 import subprocess
 import sys
@@ -83,15 +82,6 @@ def test_the_memory_of_a_container_counts_and_that_of_the_machine(host):
     assert not checks_of(Machine("node1", (0, 1)), host)["memory"].problem
     check = checks_of(Machine("node1", tuple(range(16))), host, slots=16)["memory"]
     assert check.problem == "16 slots need 16.0 GiB"
-
-
-@pytest.mark.parametrize(("code", "told"), [(0, "can be read"), (errno.EPERM, "EPERM")])
-def test_whether_ranks_may_read_each_others_memory_is_a_fact(host, monkeypatch, code, told):
-    if code:
-        monkeypatch.setattr("hvdperf.machine.fitness._READ_PARENT", f"import sys; sys.exit({code})")
-    check = checks_of(Machine("node1", (0,)), host)["ranks' memory"]
-    assert told in check.value
-    assert not check.problem
 
 
 def test_locked_memory_matters_where_there_is_infiniband(host):

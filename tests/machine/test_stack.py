@@ -278,14 +278,6 @@ class TestWhatKeepsTrainingFromStarting:
         with pytest.raises(UserError, match=told):
             probe(interpreter, cache, with_mpirun, deadline_s=0.5)
 
-    def test_a_link_to_the_python_of_an_environment_is_told(
-        self, virtual_environment, cache, with_mpirun, tmp_path
-    ):
-        interpreter = virtual_environment(lambda name: True)
-        (tmp_path / "link").symlink_to(interpreter)
-        with pytest.raises(UserError, match=f"packages of {interpreter} only by that path"):
-            probe(tmp_path / "link", cache, with_mpirun)
-
     def test_a_horovod_that_does_not_find_its_mpi(self, virtual_environment, cache, with_mpirun):
         load = [str(INTERPRETER), "-c", "import ctypes; ctypes.CDLL('libmpi.so.40')"]
         if subprocess.run(load, env=with_mpirun, check=False, capture_output=True).returncode == 0:
@@ -377,13 +369,6 @@ def test_what_two_stacks_have_otherwise_is_named_with_both_versions():
         "wrapt: 1.14.1 -> none",
     ]
     assert stack_differences(old, old) == []
-
-
-def test_a_file_that_hides_a_package_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("hvdperf.machine.stack.ROOT", tmp_path)
-    (tmp_path / "tensorflow.py").touch()
-    with pytest.raises(UserError, match=r"tensorflow\.py hides the installed package"):
-        probe(sys.executable, tmp_path)
 
 
 def test_another_build_of_a_version_differs_and_another_place_does_not(tmp_path, monkeypatch):

@@ -27,7 +27,6 @@ from hvdperf.session.results_writer import (
     Earlier,
     ResultsWriter,
     asked,
-    clock_problem,
     earlier_parts,
     open_directory,
     resumable,
@@ -145,17 +144,6 @@ def test_a_directory_is_written_by_one_session_at_a_time(tmp_path):
         results_writer(tmp_path)
     kept.close()
     results_writer(tmp_path).close()
-
-
-def test_a_clock_that_was_set_back_is_told(tmp_path):
-    here = tmp_path / "20260131T120000Z-4711"
-    for name in (here.name, "20260131T115959Z-9", "20260131T120000Z-9999", "notes"):
-        (tmp_path / name).mkdir()
-    assert clock_problem(here) == ""
-    (tmp_path / "20260201T000000Z-1").mkdir()
-    said = clock_problem(here)
-    assert said.startswith("the clock was set back: ")
-    assert "20260201T000000Z-1 has a later date" in said
 
 
 @pytest.fixture
