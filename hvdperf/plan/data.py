@@ -121,17 +121,8 @@ def open_data(dataset: str, directory: str) -> DataSource:
         if not located.counts:
             located = _counted(located, path, identity)
     except (DataError, OSError) as error:
-        raise UserError(f"--data-dir: {error}{_below(dataset, directory)}") from None
+        raise UserError(f"--data-dir: {error}") from None
     return DataSource(dataset, str(path.resolve()), source.classes, identity, files, located)
-
-
-def _below(dataset: str, directory: str) -> str:
-    """Return a hint at a directory in this one that holds the data set; "" if none does."""
-    for path in sorted(Path(directory).glob("*/")) if directory else ():
-        with suppress(DataError, OSError):
-            inputs.locate(dataset, path)
-            return f"; {path} holds {dataset}: give --data-dir {path}"
-    return ""
 
 
 def _counted(located: Files, directory: Path, identity: str) -> Files:

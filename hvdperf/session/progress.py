@@ -7,20 +7,8 @@ import time
 from contextlib import nullcontext
 from typing import Any
 
-from hvdperf.session.scheduler import Doing
-
 # Seconds without a line of progress after which the next activity is written, too.
 QUIET_S = 20.0
-
-
-def until(doing: Doing, now: float) -> str:
-    """Return the time left at `now` (monotonic clock, seconds) in words, such as `, next look in
-    40 s`. If no look is predicted, return the rest of the time, such as `, 40 s left`."""
-    if doing.next_look is None:
-        left = doing.ends - now
-        return f", {left:.0f} s left" if left > 0 else ""
-    left = doing.next_look - now
-    return f", next look in {left:.0f} s" if left > 0 else ", next look due"
 
 
 class ProgressReporter:
@@ -46,8 +34,7 @@ class ProgressReporter:
             reporter.write_line(f"[{self._said_at - self._began:6.1f} s] {text}")
             reporter.flush()
 
-    def note(self, doing: Doing) -> None:
+    def note(self, text: str) -> None:
         """Write what the session is at, if nothing has been written for QUIET_S."""
-        now = time.monotonic()
-        if now > self._said_at + QUIET_S:
-            self.say(f"{doing.where}{until(doing, now)}: {doing.what}")
+        if time.monotonic() > self._said_at + QUIET_S:
+            self.say(text)

@@ -18,12 +18,11 @@ from typing import Any
 
 from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_record
-from hvdperf.json_records import convert, plain
+from hvdperf.json_records import convert, encode
 from hvdperf.machine.placement import replicas_per_node
 from hvdperf.paths import shown
 from hvdperf.plan.comparisons import Comparison, JudgedAs, RoundGroup
 from hvdperf.plan.session_plan import SessionPlan
-from hvdperf.plan.thresholds import Line
 from hvdperf.records import documents
 from hvdperf.records.archive import Archive, Store, read_session, summary_of
 from hvdperf.records.fingerprint import Fingerprint, differences
@@ -89,7 +88,7 @@ def asked(session_plan: SessionPlan, changed: Sequence[str]) -> documents.Asked:
         "workloads": [f"{each.name} {each.precision}" for each in session_plan.workloads],
         "thresholds": {
             "name": thresholds.path.name,
-            "sha256": hashlib.sha256(identity(thresholds.lines).encode()).hexdigest()[:8],
+            "sha256": hashlib.sha256(encode(thresholds.lines)).hexdigest()[:8],
             "label": thresholds.label,
         },
         "replicas_per_node": replicas_per_node(session_plan.slots, len(session_plan.slots)),
@@ -97,18 +96,6 @@ def asked(session_plan: SessionPlan, changed: Sequence[str]) -> documents.Asked:
         "against": changed if session_plan.options.against else None,
     }
     return convert(found, documents.Asked)
-
-
-def identity(lines: Sequence[Line]) -> str:
-    """Return a text that tells lines of thresholds apart, whatever their classes are called:
-    another text of the same lines would refuse to resume, and mark a change in every history."""
-    texts = []
-    for line in lines:
-        kind, *values = plain(line.rule).items()
-        shown = ", ".join(f"{name}={value!r}" for name, value in values)
-        rule = f"{kind[1].title().replace(' ', '')}({shown})"
-        texts.append(f"Line(pattern={line.pattern!r}, rule={rule})")
-    return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:

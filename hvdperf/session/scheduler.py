@@ -31,22 +31,6 @@ from hvdperf.work.round_runner import RoundRunner, read_weights
 from hvdperf.work.table import WORKS, kinds_of, measures, observed, transfers_of, work_of
 
 
-@dataclass(frozen=True)
-class Doing:
-    """The current activity of a session.
-
-    where: the network, its round, and the round of the next look. what: the activity. next_look:
-    expected time of the next look, by the duration of the last round; None before the end of the
-    first round, and if nothing is judged. ends: when the session's time for rounds ends. Both times
-    are by the monotonic clock, in seconds.
-    """
-
-    where: str
-    what: str
-    next_look: float | None
-    ends: float
-
-
 def starts_of(comparisons: Iterable[Comparison]) -> int:
     """Return how long a round of these comparisons takes, in starts of a process."""
     launches = {
@@ -309,39 +293,30 @@ class WorkloadRun(Group[Comparison]):
     # Progress ----------------------------------------------------------------------------------
 
     def _say(self, text: str) -> None:
-        left = self._seconds_left()
-        until = f", about {left:.0f} s to the next look" if left is not None else ""
-        self._scheduler.progress(f"{self._where()}{until}: {text}")
-        self._note(text)
+        self._scheduler.progress(self._told(text))
 
     def _note(self, text: str) -> None:
-        """Tell of an activity, which is written only if nothing else has been for long."""
-        left = self._seconds_left()
-        next_look_at = None if left is None else self._round_began + left
-        ends = time.monotonic() + self._scheduler.budget.left()
-        self._scheduler.doing(Doing(self._where(), text, next_look_at, ends))
+        self._scheduler.doing(self._told(text))
 
-    def _where(self) -> str:
+    def _told(self, text: str) -> str:
+        """Return what goes on, with the network, its round, the round of the next look, and the
+        seconds until then, if rounds take as long as the last one."""
         if not self.undecided:
-            return f"{self._prefix}  shown only"
-        return f"{self._prefix}  round {self.count() + 1} of {self.next_look()}"
-
-    def _seconds_left(self) -> float | None:
-        """Return the seconds from the beginning of this round to the next look, if rounds take as
-        long as the last one. Return None before the first round is over, and if nothing is
-        judged."""
-        return self.seconds_to_look if self.seconds and self.undecided else None
+            return f"{self._prefix}  shown only: {text}"
+        where = f"{self._prefix}  round {self.count() + 1} of {self.next_look()}"
+        until = f", about {self.seconds_to_look:.0f} s to the next look" if self.seconds else ""
+        return f"{where}{until}: {text}"
 
 
 @dataclass
 class Scheduler:
     """Measures the workloads of a session in turn.
 
-    progress: called with each line of progress. doing: called with each activity, also between two
-    lines. decided: called with every final outcome. open_: called with the outcome so far of a case
-    that a round left undecided. record: the noise record of this machine. earlier: outcomes of a
-    resumed session's undecided cases. rounds: of a resumed session, by their numbers. examined:
-    returns a failure with whose fault it is.
+    progress: called with each line of progress. doing: called with each activity between two lines,
+    as such a line. decided: called with every final outcome. open_: called with the outcome so far
+    of a case that a round left undecided. record: the noise record of this machine. earlier:
+    outcomes of a resumed session's undecided cases. rounds: of a resumed session, by their numbers.
+    examined: returns a failure with whose fault it is.
     """
 
     arm_launcher: ArmLauncher
@@ -353,7 +328,7 @@ class Scheduler:
     record: MachineRecord
     budget: Budget
     open_: Callable[[Outcome], None] = lambda outcome: None
-    doing: Callable[[Doing], None] = lambda doing: None
+    doing: Progress = lambda text: None
     earlier: Sequence[Outcome] = ()
     rounds: Mapping[RoundGroup, Mapping[int, Round]] = field(default_factory=dict)
     examined: Callable[[Arm, Failure], Failure] = lambda arm, failure: failure

@@ -32,15 +32,6 @@ def test_what_else_stands_beside_a_data_set_does_not_tell_it_apart(words):
     assert open_data("ptb", str(words)).identity != alone.identity
 
 
-def test_a_directory_below_that_has_the_data_is_named(words):
-    below = words / "below"
-    below.mkdir()
-    for path in words.glob("ptb.*"):
-        path.rename(below / path.name)
-    with pytest.raises(UserError, match=f"{below} holds ptb: give --data-dir {below}$"):
-        open_data("ptb", str(words))
-
-
 def test_files_of_one_size_swap_names(tmp_path):
     whole = tmp_path / "whole"
     (whole / "part").mkdir(parents=True)

@@ -289,22 +289,6 @@ def test_more_time_is_no_other_question(plan):
     assert asked(plan(budget_minutes=30.0), ()) == asked(plan(), ())
 
 
-@pytest.mark.parametrize(
-    ("line", "sha256"),
-    [
-        ('"weak_scaling/*/np2/*" = 0.55', "01d782ce"),
-        ('"parity/*/np*/*" = [0.8, 1.25]', "6bfe5a5a"),
-        ('"throughput/*/np*/*" = 30.0', "1b066d45"),
-        ('"memory/*/np*/*" = 2.0', "58817aba"),
-    ],
-)
-def test_the_same_thresholds_have_the_same_hash_in_every_version(tmp_path, plan, line, sha256):
-    path = tmp_path / "own.toml"
-    path.write_text(f'label = "own"\n[match]\ndevice = "cpu"\n[thresholds]\n{line}\n')
-    found = asked(plan(thresholds=str(path)), ()).thresholds
-    assert (found.name, found.sha256) == ("own.toml", sha256)
-
-
 def test_a_stack_to_compare_with_is_a_part_of_the_question(plan):
     session_plan = plan(against="python")
     same, other = asked(session_plan, ()), asked(session_plan, ["keras: 2.15.0 -> 3.15.1"])

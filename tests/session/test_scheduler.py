@@ -452,20 +452,13 @@ def test_rounds_that_do_not_count_are_told_beside_too_few_that_do(stage):
     assert "make, pid 77" in outcome.judgement.reason
 
 
-def test_whoever_wants_to_know_more_is_told_what_passes_between_two_lines(stage):
-    stage.budget_s = 1000.0
-    began = stage.script.clock
+def test_lines_and_what_passes_between_two_say_how_long_it_will_be(stage):
     stage.measure(WEAK)
-    assert len(stage.noted) == 2 * len(stage.said), "every line, too"
-    first, turn, *_ = stage.noted
-    assert (first.where, first.what) == ("resnet_50_s  round 1 of 8", "start")
-    assert turn.what == "turn 1 of 3"
-    assert first.next_look is None
-    assert first.ends == began + 1000.0
-    second = stage.noted[2]
-    assert second.where == "resnet_50_s  round 2 of 8"
-    # The first round took 13 s, and seven more are to come; none of the clock passes in a round.
-    assert second.next_look == pytest.approx(began + 8 * 13.0)
+    assert stage.said[0] == "resnet_50_s  round 1 of 8: start"
+    assert stage.noted[0] == "resnet_50_s  round 1 of 8: turn 1 of 3"
+    # The first round took 13 s.
+    until = "resnet_50_s  round 2 of 8, about 91 s to the next look: "
+    assert (stage.said[1], stage.noted[1]) == (f"{until}start", f"{until}turn 1 of 3")
 
 
 # Failures --------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from hvdperf.plan.questions import (
 from hvdperf.plan.thresholds import Line, Thresholds
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Correctness, Launch, Round
-from hvdperf.session.scheduler import Doing, Scheduler
+from hvdperf.session.scheduler import Scheduler
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict
 from hvdperf.work.base import RoundRequest, Work
 from hvdperf.work.blocks import turns_of
@@ -197,7 +197,7 @@ class Stage:
     later: tuple[Comparison, ...] = ()
     oversubscribed: tuple[str, ...] = ()
     said: list[str] = field(default_factory=list)
-    noted: list[Doing] = field(default_factory=list)
+    noted: list[str] = field(default_factory=list)
     # The variance between launches in each earlier session of the made-up machine.
     launch_variances: tuple[float, ...] = ()
     opened: list[Outcome] = field(default_factory=list)
