@@ -33,7 +33,7 @@ from hvdperf.plan.comparisons import AskedBy, Comparison, Question
 from hvdperf.plan.options import Options
 from hvdperf.plan.profile import PROFILES, Profile, Runs, Sampling, load_profile
 from hvdperf.plan.questions import FAULT_CASES, Fault
-from hvdperf.plan.settings import PRECISION, ROWS, Row
+from hvdperf.plan.settings import ROWS, Row
 from hvdperf.records.documents import CaseDocument, RoundsDocument, SessionDocument, Summary
 from hvdperf.timeline import history
 from hvdperf.timeline.nights.night import Night
@@ -336,7 +336,7 @@ def environment() -> list[str]:
     settings = [
         (code(row.variables), row.changes, row.touches.value, _overridden(row))
         for row in ROWS
-        if row.changes and row.field != PRECISION
+        if row.changes
     ]
     unknown = codes(row.variables for row in ROWS if not row.changes)
     return [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -35,7 +35,6 @@ class Touches(Enum):
 
     ALL = "all figures"
     EXCHANGE = "figures of two or more replicas"
-    ITS_CASES = "the cases that train with it"
     NOTHING = "no figure"
     UNKNOWN = ""
 
@@ -43,7 +42,7 @@ class Touches(Enum):
         """Return whether the setting is known to touch the figure of a comparison."""
         if self is Touches.EXCHANGE:
             return any(arm.world_size > 1 for arm in comparison.arms)
-        return self in (Touches.ALL, Touches.ITS_CASES)
+        return self is Touches.ALL
 
 
 # Where a session runs: the name of its launcher, and "gpu" or "cpu".
@@ -88,8 +87,6 @@ _HOROVOD, _NCCL, _MPI, _THREADS, _TENSORFLOW = (
 )
 # The fields of the fingerprint that list settings.
 FIELDS = (_HOROVOD, _MPI, _NCCL, _THREADS, _TENSORFLOW)
-# Not variables, but names of precision policies of Keras, on a CPU.
-PRECISION = "precision"
 # Why variables have no effect, and the place in which they have one nevertheless.
 _NO_GPU: dict[str, Any] = {"overridden": "there is no GPU", "unless": "gpu"}
 _POOLS: dict[str, Any] = {
@@ -122,7 +119,6 @@ _mpi = partial(Row, field=_MPI, touches=Touches.EXCHANGE)
 _nccl = partial(Row, field=_NCCL, touches=Touches.EXCHANGE)
 _tensorflow = partial(Row, field=_TENSORFLOW, touches=Touches.ALL)
 _threads = partial(Row, field=_THREADS, touches=Touches.ALL)
-_precision = partial(Row, field=PRECISION, touches=Touches.ITS_CASES)
 
 # The first row whose expression matches counts.
 ROWS = (
@@ -247,15 +243,6 @@ ROWS = (
         **_GLOO,
     ),
     _mpi("UCX_.+", "how UCX moves data, if Open MPI uses it", **_GLOO),
-    _precision(
-        "mixed_float16",
-        "float16 takes 30 to 60 times as long as float32 on a CPU, and slower steps scale better",
-    ),
-    _precision(
-        "mixed_bfloat16",
-        "bfloat16 is slower than float32 on a CPU without instructions for it, and slower "
-        "steps scale better",
-    ),
     # What the suite does not know
     _horovod("HOROVOD_.+", "", touches=Touches.UNKNOWN),
     _nccl("NCCL_.+", "", touches=Touches.UNKNOWN),
@@ -274,10 +261,10 @@ def row_of(name: str) -> Row | None:
 
 @dataclass(frozen=True)
 class Setting:
-    """A variable that is set, or a precision policy without a value."""
+    """A variable that is set."""
 
     name: str
-    value: str = ""
+    value: str
 
     @property
     def row(self) -> Row:
@@ -289,8 +276,6 @@ class Setting:
     def __str__(self) -> str:
         """Return name=value. Of a value that may be private, only the fact that it is set is
         told."""
-        if self.row.field == PRECISION:
-            return self.name
         private = _PRIVATE_VALUE.search(self.value) or _PRIVATE_NAME.search(self.name)
         return f"{self.name}={HIDDEN if private else self.value}"
 
@@ -329,18 +314,8 @@ def settings_in(environment: Mapping[str, str] = os.environ) -> list[Setting]:
     return [
         Setting(name, value)
         for name, value in sorted(environment.items())
-        if (row := row_of(name)) is not None
-        and row.field != PRECISION
-        and not row.is_default(value)
+        if (row := row_of(name)) is not None and not row.is_default(value)
     ]
-
-
-def precisions(comparisons: Iterable[Comparison], places: Places) -> list[Setting]:
-    """Return the precision policies of comparisons that a CPU has to compute otherwise."""
-    if "gpu" in places:
-        return []
-    used = dict.fromkeys(arm.workload.precision for c in comparisons for arm in c.arms)
-    return [Setting(name) for name in used if row_of(name) is not None]
 
 
 def places_of(launcher: str, gpus: int) -> Places:

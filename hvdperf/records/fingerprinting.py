@@ -127,27 +127,19 @@ def _effective(setting: str | None, default: float) -> float | str:
     return int(number) if number.is_integer() else number
 
 
-def told_settings(known: Fingerprint, comparisons: Iterable[Comparison]) -> list[str]:
+def told_settings(known: Fingerprint) -> list[str]:
     """Return a line for each setting of a session: its value, what it changes and which figures it
-    touches, or why it has no effect. known: the session's fingerprint. comparisons: its cases."""
-    places, every = _every_setting(known, comparisons)
-    return [each.told(places) for each in every]
+    touches, or why it has no effect. known: the session's fingerprint."""
+    places = settings.places_of(known["launcher"], known["gpus"])
+    return [each.told(places) for each in settings_of(known)]
 
 
 def settings_beside(known: Fingerprint, comparison: Comparison) -> str:
     """Return the settings that touch the figure of a case, such as `with HOROVOD_CYCLE_TIME=100`;
     "" if none is known to."""
-    places, every = _every_setting(known, [comparison])
-    found = [str(each) for each in every if each.touches(comparison, places)]
-    return f"with {first_of(found)}" if found else ""
-
-
-def _every_setting(
-    known: Fingerprint, comparisons: Iterable[Comparison]
-) -> tuple[settings.Places, list[settings.Setting]]:
-    """Return where the session ran, and its settings with the precisions of its comparisons."""
     places = settings.places_of(known["launcher"], known["gpus"])
-    return places, [*settings_of(known), *settings.precisions(comparisons, places)]
+    found = [str(each) for each in settings_of(known) if each.touches(comparison, places)]
+    return f"with {first_of(found)}" if found else ""
 
 
 def machine_of(fingerprint: Fingerprint) -> Machine:

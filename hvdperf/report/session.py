@@ -429,7 +429,7 @@ def _warnings(archive: Archive) -> list[str]:
         told = any(case.verdict is Verdict.INCONCLUSIVE for case in archive.cases)
         if whole is not None and whole.is_disturbed and not told:
             warnings.append(f"Disturbed turns were measured again: {whole.reason()}.")
-    settings = told_settings(archive.fingerprint, (case.comparison for case in archive.cases))
+    settings = told_settings(archive.fingerprint)
     warnings += [f"Setting: {line}." for line in settings]
     if session is not None and session.resumed_at:
         before = [case.name for case in archive.cases if case.outcome.taken_over]

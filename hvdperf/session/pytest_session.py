@@ -31,7 +31,7 @@ from hvdperf.paths import CACHE, shown
 from hvdperf.plan.arms import AGAINST, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.session_plan import SessionPlan, plan_session
-from hvdperf.plan.settings import places_of, precisions, settings_in
+from hvdperf.plan.settings import places_of, settings_in
 from hvdperf.records.archive import Archive, read_session, throughputs_by_nodes
 from hvdperf.records.fingerprinting import fingerprint, machine_of
 from hvdperf.records.outcome import Outcome, throughputs
@@ -407,11 +407,10 @@ class PytestSession:
         """Return the session as it is planned."""
         plan = self.session_plan
         places = places_of(self.options.launcher, len(self.machine.gpus))
-        found = [*settings_in(), *precisions(self.selected, places)]
         return DryRun(
             work=plan.work,
             thresholds=f"{plan.thresholds.path.name}: {plan.thresholds.label}",
-            settings=tuple(each.told(places) for each in found),
+            settings=tuple(each.told(places) for each in settings_in()),
             without_threshold=tuple(self.without_threshold()),
         )
 

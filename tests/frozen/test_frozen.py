@@ -31,6 +31,8 @@ CHANGED = {
     r"/keys/\w+\.schema/(wire_seconds|timeline|activities)": "the same",
     r"/years/(correlated|nodes|steps)-\d+/fell/\d+/(lower|upper)": "the correlation of nights is "
     "that of their differences, and all throughputs have their own: intervals move by 0.0002",
+    r"/sessions/20261124T094332Z-26044/tables/board/settings": "a precision policy is no setting: "
+    "its recipe is in the name of the case",
     r"/keys/raw\.schema": "a raw result is a summary, and has its schema",
     r"/keys/night\.schema/(again|costs|figures|is_gate|samples_per_second|speeds)": "a night has "
     "summaries, with kind, results and values",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from hvdperf.errors import UserError
 from hvdperf.launch.launchers import Order, command
 from hvdperf.machine.placement import Offer, place
 from hvdperf.plan import settings
-from hvdperf.plan.questions import horovod_overhead, recipes, weak_scaling
+from hvdperf.plan.questions import horovod_overhead, weak_scaling
 from hvdperf.records.fingerprint import Fingerprint
 from tests.support.rounds import WORKLOAD
 
@@ -26,7 +25,7 @@ ALONE, TOGETHER = horovod_overhead(WORKLOAD, 1), weak_scaling(WORKLOAD, 2)
 
 
 def test_every_row_has_its_field_in_the_fingerprint():
-    fields = {row.field for row in settings.ROWS} - {"precision"}
+    fields = {row.field for row in settings.ROWS}
     assert fields <= set(Fingerprint.__annotations__)
     for row in settings.ROWS:
         re.compile(row.variables)
@@ -117,14 +116,3 @@ def test_a_path_an_address_or_a_secret_is_not_told(name, value):
 
 def test_of_variables_of_other_programs_nothing_is_told():
     assert settings.settings_in({"TF_VAR_password": "hush", "TF_TOKEN_example_com": "hush"}) == []
-
-
-def test_half_precision_is_told_on_a_cpu_of_the_cases_that_train_with_it():
-    half = weak_scaling(replace(WORKLOAD, precision="mixed_float16"), 2)
-    assert settings.precisions([TOGETHER], CPU) == []
-    assert settings.precisions([TOGETHER, half], GPU) == []
-    (setting,) = settings.precisions([TOGETHER, half], CPU)
-    assert str(setting) == "mixed_float16"
-    assert setting.touches(half, CPU)
-    told = [each for c in recipes(WORKLOAD, 2) for each in settings.precisions([c], CPU)]
-    assert {str(each) for each in told} == {"mixed_float16", "mixed_bfloat16"}

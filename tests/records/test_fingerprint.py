@@ -238,15 +238,15 @@ def known(**environment: str):
 
 
 def test_without_settings_nothing_is_told():
-    assert told_settings(known(), [ALONE, TOGETHER]) == []
+    assert told_settings(known()) == []
     assert settings_beside(known(), TOGETHER) == ""
-    assert told_settings(known(HOROVOD_CYCLE_TIME="1"), [TOGETHER]) == [], "that is the default"
+    assert told_settings(known(HOROVOD_CYCLE_TIME="1")) == [], "that is the default"
 
 
 def test_every_setting_is_told_once_in_the_head_and_beside_what_it_touches():
     given = ("HOROVOD_CYCLE_TIME", "HOROVOD_OF_ANOTHER_RELEASE", "OMP_NUM_THREADS", "XLA_FLAGS")
     facts = known(**dict.fromkeys(given, "100"))
-    names = [line.partition("=")[0] for line in told_settings(facts, [ALONE, TOGETHER])]
+    names = [line.partition("=")[0] for line in told_settings(facts)]
     assert names == list(given)
     for case, cycle_time in ((ALONE, False), (TOGETHER, True)):
         said = settings_beside(facts, case)
@@ -261,12 +261,3 @@ def test_many_settings_are_a_short_clause():
     facts = known(**{f"NCCL_{name}": "1" for name in names})
     facts["gpus"] = 2
     assert settings_beside(facts, TOGETHER).endswith("and 2 more")
-
-
-def test_half_precision_on_a_cpu_is_told():
-    half = weak_scaling(replace(WORKLOAD, precision="mixed_float16"), 2)
-    assert [line.partition(":")[0] for line in told_settings(known(), [TOGETHER, half])] == [
-        "mixed_float16"
-    ]
-    assert "mixed_float16" in settings_beside(known(), half)
-    assert settings_beside(known(), TOGETHER) == ""
