@@ -23,7 +23,7 @@ import numpy.typing as npt
 from hvdperf import verdict
 from hvdperf.interim import judge_pair, judge_rounds
 from hvdperf.judge.trust import is_outside
-from hvdperf.machine.noise_record import LATEST, Load, MachineRecord, Variances
+from hvdperf.machine.noise_record import LATEST, Load, MachineRecord, Sessions, Variances
 from hvdperf.plan import questions
 from hvdperf.plan.arms import Arm, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
@@ -336,7 +336,8 @@ def simulated(
     ratios = _draw(setting, cases, sessions, generator)
     for number in range(sessions):
         chosen = generator.integers(0, len(left), LATEST)
-        record = MachineRecord(Path(), {str(at): left[which] for at, which in enumerate(chosen)})
+        earlier = {str(at): left[which] for at, which in enumerate(chosen)}
+        record = MachineRecord(Path(), Sessions(earlier))
         ends = int(generator.integers(3, setting.looks[-1] + 1)) if setting.by_clock else 0
         of_this = {case: ratios[case.comparison][number] + math.log(case.figure) for case in cases}
         known = {load: record.noise(load, 0.0) for load in Load}

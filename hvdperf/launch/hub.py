@@ -17,11 +17,9 @@ from typing import Any, Generic, Protocol, TypeVar
 from hvdperf.errors import UserError
 from hvdperf.worker.protocol import Connection, Message, tune
 
-# Limits on connections without a valid greeting: its bytes, seconds until it is complete, and the
-# number of such connections.
+# Limits on connections without a valid greeting: its bytes, and seconds until it is complete.
 GREETING_BYTES = 1 << 16
 GREETING_S = 10.0
-STRANGERS_MAX = 256
 # Limit of a later message. The longest ones report every step of a run, at 100 bytes a step.
 MESSAGE_BYTES = 1 << 25
 # Process ids as the kernel limits them. 0 and negative numbers would signal whole groups of
@@ -108,7 +106,7 @@ class Hub:
             key.data()
         now = time.monotonic()
         for connection, deadline in list(self._strangers.items()):
-            if now > deadline or len(self._strangers) > STRANGERS_MAX:
+            if now > deadline:
                 self.drop(connection)
 
     def now(self) -> float:

@@ -60,34 +60,29 @@ Speeds = Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class _Document:
-    """The file of a machine. launch_variance, rounds: by the name of the session. speeds: of the
-    last session of each date."""
+class Sessions:
+    """The file of a machine. launch_variance, rounds: by the name of the session, in the order of
+    names. speeds: of the last session of each date."""
 
-    launch_variance: Mapping[str, Variances]
-    rounds: Mapping[str, RoundMoments]
-    speeds: Mapping[str, Speeds]
+    launch_variance: Mapping[str, Variances] = field(default_factory=dict)
+    rounds: Mapping[str, RoundMoments] = field(default_factory=dict)
+    speeds: Mapping[str, Speeds] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class MachineRecord:
-    """The noise record of one machine.
-
-    path: its file. sessions: variances by the name of the session, in the order of names. problem:
-    a line that says why the file cannot be read; "" if it was read or does not exist. rounds: the
-    moments of a session's rounds, by its name. speeds: of the last session of each date.
-    """
+    """The noise record of one machine. problem: a line that says why its file, at `path`, cannot be
+    read; "" if it was read or does not exist."""
 
     path: Path
-    sessions: Mapping[str, Variances]
+    known: Sessions = Sessions()
     problem: str = ""
-    rounds: Mapping[str, RoundMoments] = field(default_factory=dict)
-    speeds: Mapping[str, Speeds] = field(default_factory=dict)
 
     def noise(self, load: Load, correlation: float) -> Noise:
         """Return the noise that an early look assumes for a comparison under this load.
         correlation: between a turn and the next one of the same launch."""
-        seen = [found[load] for found in self.sessions.values() if load in found][-LATEST:]
+        sessions = self.known.launch_variance.values()
+        seen = [found[load] for found in sessions if load in found][-LATEST:]
         of_rounds = self.correlation_of_rounds
         if len(seen) < FEWEST:
             return Noise(UNKNOWN_LAUNCH_SD, correlation, of_rounds=of_rounds)
@@ -100,9 +95,8 @@ class MachineRecord:
     def correlation_of_rounds(self) -> float:
         """Return the correlation of neighbouring rounds, pooled over sessions and loads; 0 with
         fewer than FEWEST sessions."""
-        if len(self.rounds) < FEWEST:
-            return 0.0
-        return sum(self.rounds.values(), RoundMoments()).correlation
+        rounds = self.known.rounds.values()
+        return sum(rounds, RoundMoments()).correlation if len(rounds) >= FEWEST else 0.0
 
     @property
     def of_sessions(self) -> SessionNoise | None:
@@ -115,7 +109,7 @@ class MachineRecord:
         independent ones (von Neumann, Annals of Mathematical Statistics 12, 1941).
         """
         squares = []
-        for before, after in pairwise(self.speeds[name] for name in sorted(self.speeds)):
+        for before, after in pairwise(each for _, each in sorted(self.known.speeds.items())):
             if both := before.keys() & after.keys():
                 squares.append(fmean(math.log(after[each] / before[each]) ** 2 for each in both))
         if len(squares) < FEWEST_NEIGHBOURS:
@@ -129,12 +123,12 @@ class MachineRecord:
         """
         if not variances:
             return
-        sessions = {**self.sessions, session: variances}
-        kept = sorted(sessions)[-LATEST:]
-        moments = {**self.rounds, session: rounds}
-        of_dates = {**self.speeds, session[:_DATE]: speeds}
-        document = _Document(
-            {name: sessions[name] for name in kept},
+        every = {**self.known.launch_variance, session: variances}
+        kept = sorted(every)[-LATEST:]
+        moments = {**self.known.rounds, session: rounds}
+        of_dates = {**self.known.speeds, session[:_DATE]: speeds}
+        document = Sessions(
+            {name: every[name] for name in kept},
             {name: moments[name] for name in kept if name in moments},
             {date: of_dates[date] for date in sorted(of_dates)[-LATEST:]},
         )
@@ -147,14 +141,13 @@ def read_record(results: Path, machine: Machine) -> MachineRecord:
     can be read."""
     path = results / "machines" / f"{machine_name(machine)}.json"
     try:
-        document = decode(path.read_bytes(), _Document)
+        return MachineRecord(path, decode(path.read_bytes(), Sessions))
     except FileNotFoundError:
-        return MachineRecord(path, {})
+        return MachineRecord(path)
     except (OSError, Unreadable) as error:
         why = error.strerror if isinstance(error, OSError) else "not in the format of this suite"
         problem = f"{shown(path)}: {why}; this machine's earlier sessions are ignored"
-        return MachineRecord(path, {}, problem)
-    return MachineRecord(path, document.launch_variance, "", document.rounds, document.speeds)
+        return MachineRecord(path, problem=problem)
 
 
 def machine_name(machine: Machine) -> str:

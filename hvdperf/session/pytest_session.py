@@ -1,4 +1,5 @@
-"""The state of one pytest session: plan, outcomes, results, and the lines of the summary."""
+"""The state of one pytest session: plan, progress, outcomes, results, and the lines of the
+summary."""
 
 from __future__ import annotations
 
@@ -7,9 +8,11 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pytest
 
@@ -39,11 +42,42 @@ from hvdperf.session import pytest_options, results_writer
 from hvdperf.session.commands import DryRun
 from hvdperf.session.control import Control, Trial, preflight, try_all
 from hvdperf.session.ending import CommandLine, launch_advice, next_steps
-from hvdperf.session.progress import ProgressReporter
 from hvdperf.session.scheduler import Scheduler
 from hvdperf.verdict import Verdict
 from hvdperf.work.blocks import Blocks
 from hvdperf.work.in_turn import Budget
+
+# Seconds without a line of progress after which the next activity is written, too.
+QUIET_S = 20.0
+
+
+class ProgressReporter:
+    """Reports progress through pytest's terminal reporter, if there is one.
+
+    plugins: pytest's plugin manager. began: when the session began (monotonic clock, seconds).
+    """
+
+    def __init__(self, plugins: Any, began: float) -> None:
+        self._plugins = plugins
+        self._began = self._said_at = began
+
+    def say(self, text: str) -> None:
+        """Write a line of progress, past pytest's capture."""
+        self._said_at = time.monotonic()
+        # There is none under `-p no:terminal`.
+        reporter = self._plugins.getplugin("terminalreporter")
+        if reporter is None:
+            return
+        capture = self._plugins.getplugin("capturemanager")
+        with nullcontext() if capture is None else capture.global_and_fixture_disabled():
+            reporter.ensure_newline()
+            reporter.write_line(f"[{self._said_at - self._began:6.1f} s] {text}")
+            reporter.flush()
+
+    def note(self, text: str) -> None:
+        """Write what the session is at, if nothing has been written for QUIET_S."""
+        if time.monotonic() > self._said_at + QUIET_S:
+            self.say(text)
 
 
 class Unfit(Exception):
@@ -85,7 +119,7 @@ class PytestSession:
         self.is_refused = False
         # Under --against: what differs in the session's own stack, one line each.
         self.changed: list[str] = []
-        self._record = noise_record.MachineRecord(Path(), {})
+        self._record = noise_record.MachineRecord(Path())
         self._results_writer: results_writer.ResultsWriter | None = None
 
     def _offers(self) -> list[placement.Offer] | tuple[placement.Offer, ...]:

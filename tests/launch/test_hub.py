@@ -158,14 +158,6 @@ def test_who_does_not_greet_in_time_is_closed(hub, connect, join, launch, monkey
     assert listener.gone == {}, "a rank may be silent"
 
 
-def test_many_strangers_do_not_keep_a_rank_out(hub, connect, join, launch, monkeypatch):
-    monkeypatch.setattr("hvdperf.launch.hub.STRANGERS_MAX", 8)
-    for _ in range(30):
-        connect(launch[1])
-    join(*launch)
-    assert len(hub._strangers) <= 8
-
-
 def test_nothing_is_heard_of_a_rank_that_its_launch_refuses(hub, connect):
     class Refusing(Recorder):
         def joined(self, rank, connection, hello):

@@ -63,7 +63,7 @@ def test_the_record_pools_sessions_and_keeps_the_latest(tmp_path: Path):
         record.add(f"{number:02}", {Load.SEVERAL: 1e-4}, RoundMoments(0.03, 0.1, 7), {})
         known = read_record(tmp_path, MACHINE)
         assert known.correlation_of_rounds == pytest.approx(0.3 if number >= 6 else 0.0)
-    assert len(known.rounds) == 20
+    assert len(known.known.rounds) == 20
     noise = known.noise(Load.SEVERAL, 0.1)
     assert noise.of_rounds == pytest.approx(0.3)
     assert noise.widening == pytest.approx(math.sqrt(1.3 / 0.7))

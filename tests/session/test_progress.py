@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from hvdperf.session.progress import QUIET_S, ProgressReporter
+from hvdperf.session.pytest_session import QUIET_S, ProgressReporter
 
 
 def test_a_long_silence_is_broken_by_what_is_going_on(monkeypatch):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hvdperf.machine.disturbance import Disturbance
-from hvdperf.machine.noise_record import Load, MachineRecord
+from hvdperf.machine.noise_record import Load, MachineRecord, Sessions
 from hvdperf.machine.placement import Offer, place
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side
 from hvdperf.plan.comparisons import Comparison, RoundGroup
@@ -238,10 +238,12 @@ class Stage:
             rounds=rounds,
             record=MachineRecord(
                 Path("made-up.json"),
-                {
-                    f"session {i}": dict.fromkeys(Load, variance)
-                    for i, variance in enumerate(self.launch_variances)
-                },
+                Sessions(
+                    {
+                        f"session {i}": dict.fromkeys(Load, variance)
+                        for i, variance in enumerate(self.launch_variances)
+                    }
+                ),
             ),
             budget=Budget(self.script.clock, self.budget_s, self.script.monotonic),
         )
