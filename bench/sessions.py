@@ -336,11 +336,10 @@ def simulated(
     ratios = _draw(setting, cases, sessions, generator)
     for number in range(sessions):
         chosen = generator.integers(0, len(left), LATEST)
-        earlier = {str(at): left[which] for at, which in enumerate(chosen)}
-        record = MachineRecord(Path(), Sessions(earlier))
+        earlier = Sessions({str(at): left[which] for at, which in enumerate(chosen)})
         ends = int(generator.integers(3, setting.looks[-1] + 1)) if setting.by_clock else 0
         of_this = {case: ratios[case.comparison][number] + math.log(case.figure) for case in cases}
-        known = {load: record.noise(load, 0.0) for load in Load}
+        known = {load: MachineRecord(Path(), earlier).noise(load, 0.0) for load in Load}
         session = Session(of_this, setting.looks, known, ends, setting.parts)
         session.run()
         yield session
