@@ -118,18 +118,6 @@ def test_no_round_at_all_is_invalid():
     )
 
 
-def test_the_worst_verdict_decides():
-    order = [
-        Verdict.FAIL,
-        Verdict.INVALID,
-        Verdict.INCONCLUSIVE,
-        Verdict.PASS,
-        Verdict.INFO,
-    ]
-    for place, verdict in enumerate(order):
-        assert worst(order[place:][::-1]) is verdict
-
-
 def test_without_verdicts_nothing_was_judged():
     assert worst([]) is Verdict.INFO
 

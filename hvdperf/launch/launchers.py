@@ -94,17 +94,15 @@ _KNOWN_LIBRARY = "Open MPI v4."
 def check_can_start(launcher: str, stack: Stack) -> None:
     """Raise UserError if the launcher with this name (plan.options.LAUNCHERS) cannot start ranks of
     a stack. The message says what can."""
-    problem = problem_of_mpirun(stack)
     has_gloo = "gloo" in stack.horovod_flags
-    if launcher == "agents":
-        if has_gloo:
-            return
-        told = f"Horovod of {stack.interpreter} was built without Gloo, which ranks need there"
-        if problem:
-            raise UserError(f"{told}, nor can mpirun start them: {problem}; {_BUILD_GLOO}")
-        raise UserError(f"{told}; leave out --launcher agents")
-    if problem:
-        raise UserError(f"{problem}; or {_ADD_AGENTS if has_gloo else _BUILD_GLOO}")
+    if launcher == "mpirun":
+        if problem := problem_of_mpirun(stack):
+            raise UserError(f"{problem}; or {_ADD_AGENTS if has_gloo else _BUILD_GLOO}")
+    elif not has_gloo:
+        raise UserError(
+            f"Horovod of {stack.interpreter} was built without Gloo, which ranks need there; leave "
+            f"out --launcher agents, or {_BUILD_GLOO}"
+        )
 
 
 _ADD_AGENTS = "add --launcher agents (Horovod over Gloo, without mpirun)"

@@ -53,11 +53,6 @@ def test_a_question_compares_two_sides(ask, question, candidate, reference, idea
     assert comparison.ideal_ratio == ideal
 
 
-def test_strategies_are_compared_on_as_many_replicas():
-    assert [arm.label for arm in horovod_overhead(WORKLOAD, 1).arms] == ["horovod@1", "single@1"]
-    assert [arm.label for arm in multiworker(WORKLOAD, 2).arms] == ["horovod@2", "multiworker@2"]
-
-
 def test_recipes_are_told_apart_and_share_rounds_with_the_workload():
     asked = recipes(WORKLOAD, 2)
     assert [comparison.variant for comparison in asked] == ["bf16", "f16", "rate"]
