@@ -509,15 +509,6 @@ def _forest(name: str, title: str, says: str, table: Table, quantity: str) -> Fi
     """Return a figure with a row per ratio: its interval, and a line at 1, where nothing
     changes. The first column of the table names the rows."""
     label, ratio = table.columns[0].key, f"{quantity} of B / {quantity} of A"
-    tip = (Column(label, label), Column("ratio", ratio, digits=3), _RATIO[-1])
-    known = sum(row["ratio"] is not None for row in table.rows)
-    plot = plots.estimates(
-        {"y": plots.row_names(label, 320, sort=None)},
-        plots.field("ratio", "quantitative", ratio, scale={"zero": False}),
-        ("lower", "upper"),
-        plots.line("ideal", x={"datum": 1}),
-        rows=known,
-        point={"tooltip": plots.tooltip(tip)},
-        transform=[plots.known("ratio")],
-    )
-    return Figure(name, title, says, table, plot if known else None)
+    x = plots.axis(table, "ratio", ratio, scale={"zero": False})
+    plot = plots.interval(table, label, x, "", plots.line("ideal", x={"datum": 1}))
+    return Figure(name, title, says, table, plot)

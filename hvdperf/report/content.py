@@ -19,6 +19,8 @@ Value = str | int | float | None
 Row = Mapping[str, Value]
 # A Vega-Lite specification without data: its fields are the keys of the table's columns.
 Plot = Mapping[str, Any]
+# Parts of the keys of a lower and of an upper bound.
+_BOUNDS = (("lower", "_low"), ("upper", "_high"))
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,27 @@ class Table:
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+
+    def column(self, key: str) -> Column:
+        return next(column for column in self.columns if column.key == key)
+
+    @property
+    def seen(self) -> list[Column]:
+        """The columns that people see."""
+        return [column for column in self.columns if not column.hidden]
+
+    def bounds(self, key: str) -> tuple[Column, ...]:
+        """Return the columns of a figure's lower and upper bound, which are the two beside it and
+        have a key with "lower" and "upper", or "_low" and "_high"; () if it has none."""
+        place = [column.key for column in self.columns].index(key)
+        figure, *beside = self.columns[place : place + 3]
+        named = [
+            [column.key.replace(end, "") for end in ends if end in column.key]
+            for column, ends in zip(beside, _BOUNDS, strict=False)
+        ]
+        alike = len(beside) == 2 and named[0] == named[1] != []
+        units = {column.unit for column in (figure, *beside)}
+        return tuple(beside) if alike and figure.digits is not None and len(units) == 1 else ()
 
     @staticmethod
     def of(subjects: Iterable[Subject], *fields: Field[Subject]) -> Table:

@@ -229,19 +229,19 @@ def measured_on(archive: Archive) -> str:
 def _by_network(cases: Sequence[Case]) -> list[Figure]:
     """Return the figures of parity, and of exposed communication: 1 - the ratio of the speeds with
     and without the exchange of gradients."""
-    axis = "speed of Horovod / speed of MirroredStrategy"
-    ratio = plots.field("ratio", "quantitative", axis, scale={"zero": False})
-    share = plots.field("share", "quantitative", "exposed communication, % of a step")
-    ideal = plots.line("ideal", x={"datum": 1})
-    speeds = interval("ratio", "ratio of speeds", at_95)
-    exposed = interval("share", "exposed communication", at_95, "% of a step", 1)
+    speeds = interval("ratio", "speed of Horovod / speed of MirroredStrategy", at_95)
+    exposed = interval("share", "exposed communication, % of a step", at_95, digits=1)
     return [
-        _figure("parity", asked(cases, Question.PARITY), speeds, ratio, ideal),
+        _figure(
+            "parity",
+            asked(cases, Question.PARITY),
+            speeds,
+            plots.line("ideal", x={"datum": 1}),
+        ),
         _figure(
             "communication",
             asked(cases, Question.COMMUNICATION),
             replace(exposed, cells=_exposed),
-            share,
         ),
     ]
 
@@ -252,9 +252,7 @@ def _exposed(case: Case) -> Row:
     return {key: None if end is None else 100 * (1 - number(end)) for key, end in ratio.items()}
 
 
-def _figure(
-    name: str, cases: Sequence[Case], result: Field[Case], x: plots.Channel, *behind: plots.Layer
-) -> Figure:
+def _figure(name: str, cases: Sequence[Case], result: Field[Case], *behind: plots.Layer) -> Figure:
     """Return a figure with a row per case, ordered by network and size."""
     labels = words.workload_labels((case.workload for case in cases), words.published_name)
     found = Table.of(
@@ -264,9 +262,8 @@ def _figure(
         value("layout", "nodes x ranks", lambda case: scaling.layout(case.replicas_per_node)),
         result,
     )
-    _, low, high = (column.key for column in result.columns)
-    plot = plots.by_network(x, (low, high), found.rows, *behind, tip=plots.tooltip(found.columns))
-    return Figure(name, "", "", found, plot if cases else None)
+    x = plots.axis(found, result.columns[0].key, scale={"zero": not behind})
+    return Figure(name, "", "", found, plots.interval(found, "model", x, "world_size", *behind))
 
 
 # Tables ----------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ columns with a brief heading, and of figures those that have such columns or are
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import zip_longest
 from typing import Any
@@ -22,8 +22,6 @@ from hvdperf.verdict import Verdict, counted
 NONE = "\N{EN DASH}"
 # Numbers from here on are shown in the form 1.235e+16.
 _LARGE = 1e15
-# Parts of the keys of a lower and of an upper bound.
-_BOUNDS = (("lower", "upper"), ("_low", "_high"))
 # Control characters but line feed and tab are shown as pictures. Others have no picture and become
 # U+FFFD: C1 controls, changes of the direction of text, and what UTF-8 or HTML forbids.
 _WITHOUT_PICTURE = (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
@@ -62,14 +60,18 @@ def printable(value: Any) -> Any:
 def shown(table: Table) -> Shown:
     """Return the table as text, without hidden columns.
 
-    Bounds join their estimate, such as `0.873 [0.861, 0.884]`: a column whose key contains "lower"
-    and the next one, with "upper" instead, join the column before them (as _BOUNDS pairs them).
+    Bounds join their estimate, such as `0.873 [0.861, 0.884]` (`Table.bounds`).
     """
-    groups = list(_with_bounds([column for column in table.columns if not column.hidden]))
+    table = replace(table, columns=tuple(table.seen))
+    bounds = {column.key: table.bounds(column.key) for column in table.columns}
+    joined = {column.key for pair in bounds.values() for column in pair}
+    columns = [column for column in table.columns if column.key not in joined]
     return Shown(
-        tuple(one_line(columns[0].heading) for columns in groups),
-        tuple(is_numeric(table, columns[0]) for columns in groups),
-        tuple(tuple(_joined(row, columns) for columns in groups) for row in table.rows),
+        tuple(one_line(column.heading) for column in columns),
+        tuple(is_numeric(table, column) for column in columns),
+        tuple(
+            tuple(_joined(row, each, bounds[each.key]) for each in columns) for row in table.rows
+        ),
     )
 
 
@@ -103,30 +105,12 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _with_bounds(columns: list[Column]) -> Iterator[tuple[Column, ...]]:
-    """Yield each column, together with the next two columns if these are its bounds."""
-    i = 0
-    while i < len(columns):
-        bounds = columns[i + 1 : i + 3]
-        found = len(bounds) == 2 and _are_bounds(columns[i], *bounds)
-        yield (columns[i], *bounds) if found else (columns[i],)
-        i += 3 if found else 1
-
-
-def _are_bounds(figure: Column, lower: Column, upper: Column) -> bool:
-    named = any(
-        low in lower.key and lower.key.replace(low, high, 1) == upper.key for low, high in _BOUNDS
-    )
-    return named and figure.digits is not None and figure.unit == lower.unit == upper.unit
-
-
-def _joined(row: Row, columns: tuple[Column, ...]) -> str:
-    first, *bounds = columns
-    text = value_text(row[first.key], first.digits, NONE)
-    if all(row[bound.key] is None for bound in bounds):
-        return one_line(text)
-    between = ", ".join(value_text(row[bound.key], bound.digits, NONE) for bound in bounds)
-    return one_line(f"{text} [{between}]")
+def _joined(row: Row, column: Column, bounds: Sequence[Column]) -> str:
+    text = value_text(row[column.key], column.digits, NONE)
+    if any(row[bound.key] is not None for bound in bounds):
+        ends = (value_text(row[bound.key], bound.digits, NONE) for bound in bounds)
+        text = f"{text} [{', '.join(ends)}]"
+    return one_line(text)
 
 
 # Headline and notes ------------------------------------------------------------------------------

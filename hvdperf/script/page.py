@@ -188,16 +188,14 @@ def _by_rank(training: Training) -> Iterator[Figure]:
     for rank, steps in known:
         shares = (_MS * steps.percentile(share) for share in _SHARES)
         rows.append((rank.rank, *shares, _MS * steps.longest, steps.summed))
-    scale = {"type": "log", "nice": False, "padding": 8}
-    median = plots.field("q50_ms", "quantitative", "step time in ms", scale=scale)
-    y = plots.field("rank", "ordinal", "rank")
+    table = _table(_OF_A_RANKS_STEPS, rows)
     yield Figure(
         "steps-by-rank",
         "Step times by rank",
         "A line spans the 1st to the 99th percentile, its bar the 25th to the 75th, and its tick "
         f"is the median.{_note(training)}",
-        _table(_OF_A_RANKS_STEPS, rows),
-        plots.boxes(_OF_A_RANKS_STEPS, len(known), y, plots.layer("tick", x=median)),
+        table,
+        plots.boxes(table, "rank", log=True),
     )
 
 
@@ -231,7 +229,7 @@ def _slow(training: Training) -> Iterator[Figure]:
                 y=plots.field("ms", "quantitative", "ms", scale=log),
                 color=term,
                 shape=term,
-                tooltip=plots.tooltip(rows.columns),
+                tooltip=plots.tooltip(rows.seen),
             )
         ),
     )
@@ -266,23 +264,15 @@ def _strip(training: Training) -> Iterator[Figure]:
     domain = [usual, max(longest, 2 * SLOW * usual)]
     scale = {"type": "log", "domain": domain, "clamp": True, "nice": False}
     legend = {"title": "longest step in ms", "orient": "top", "gradientThickness": 8}
+    colour = plots.field("longest_ms", scale=scale, legend=legend)
+    table = _table(_OF_A_SLICE, rows)
     yield Figure(
         "strip",
         "Step time over the run",
         "Each row is a rank; each cell shows the longest recorded step in that interval. Single "
         f"dark cells are pauses, dark bands are slow phases.{_note(training)}",
-        _table(_OF_A_SLICE, rows),
-        plots.layered(
-            plots.layer(
-                {"type": "rect", "strokeWidth": 0, "height": {"band": 0.8}},
-                x=plots.field("from_s", "quantitative", "seconds after the warm-up"),
-                x2={"field": "to_s"},
-                y=plots.field("rank", "ordinal", "rank"),
-                color=plots.field("longest_ms", "quantitative", scale=scale, legend=legend),
-                tooltip=plots.tooltip(_OF_A_SLICE),
-            ),
-            height=plots.rows_high(len(kept), 28),
-        ),
+        table,
+        plots.strip(table, "rank", "from_s", "to_s", colour, "seconds after the warm-up"),
     )
 
 
@@ -321,19 +311,13 @@ def _terms(training: Training) -> Iterator[Figure]:
     others = [each for at, each in enumerate(parts.by_rank) if at not in set(places)]
     if others:
         rows.append(row(f"mean of {len(others)} others", others))
+    table = _table(columns, rows)
     yield Figure(
         "terms",
         "A typical step by term and rank",
         _said(*told.unexplained(training)) + _note(training),
-        _table(columns, rows),
-        plots.stacked_columns(
-            plots.row_names("rank", sort=[each[0] for each in rows]),
-            names,
-            "ms",
-            rows=len(rows),
-            each=56 if len(rows) <= MOST_RANKS // 2 else 40,
-            tip=columns[:1],
-        ),
+        table,
+        plots.stacked(table, "rank", *names, unit="ms"),
     )
 
 
@@ -394,7 +378,7 @@ def _ranks(training: Training) -> Figure:
                 plots.known("cores"),
                 x=plots.field("cores", "quantitative", "cores"),
                 y=plots.field("rank", "ordinal", "rank"),
-                tooltip=plots.tooltip(rows.columns),
+                tooltip=plots.tooltip(rows.seen),
             ),
             height=plots.rows_high(len(shown)),
         ),

@@ -84,18 +84,15 @@ def scaling(model: str, question: str, drawn: random.Random, name: str = "") -> 
     alone = drawn.uniform(50, 500)
     speeds = [(size, alone * size ** drawn.uniform(0.8, 1.0)) for size in SIZES]
     rows = ((model, n, speed, 0.95 * speed, 1.05 * speed, alone * n) for n, speed in speeds)
-    ideal, speed = (plots.field(key, "quantitative", "img/s") for key in ("ideal", "speed"))
-    plot = plots.layered(
-        plots.layer({"type": "line", "style": "ideal"}, y=ideal),
-        plots.layer({"type": "line", "point": True}, y=speed),
-        plots.interval("lower", "upper"),
-        encoding={"x": plots.field("world_size", "ordinal", "Replicas", axis={"labelAngle": 0})},
-    )
+    table = Table.filled(SPEEDS, rows)
+    ideal = plots.layer({"type": "line", "style": "ideal"}, y=plots.field("ideal"))
+    x, y = (plots.axis(table, key) for key in ("world_size", "speed"))
+    plot = plots.curve(table, x, y, "model", ideal)
     return Figure(
         name or f"scaling-{question}-{model}",
         f"{model}, {question.replace('_', ' ')}",
         f"{speeds[-1][1]:.0f} img/s at {SIZES[-1]} replicas, {alone:.0f} img/s alone.",
-        Table.filled(SPEEDS, rows),
+        table,
         plot,
         {"model": model, "question": question},
     )
@@ -111,10 +108,10 @@ def shares(drawn: random.Random) -> Figure:
         Column("share", "Share", digits=3),
         Column("note", "Note"),
     )
-    bars = plots.row_names("model")
-    plot = plots.stacked(bars, "share", parts, rows=len(MODELS), each=34, tip=columns[:3])
+    table = Table.filled(columns, rows)
     said = f"{len(parts)} parts of a step of each of {len(MODELS)} models."
-    return Figure("shares", "Where the time goes", said, Table.filled(columns, rows), plot)
+    plot = plots.stacked(table, "model", "share", part="part")
+    return Figure("shares", "Where the time goes", said, table, plot)
 
 
 def without_plot() -> Figure:

@@ -213,7 +213,7 @@ def test_output_is_shown_as_it_was_printed(page: Page) -> None:
 
 def test_a_mark_tells_its_numbers(drawn: Page) -> None:
     drawn.locator("#shares .plot .mark-rect path").first.hover()
-    assert drawn.locator(".tip dt").all_inner_texts() == ["Model", "Part", "Share"]
+    assert drawn.locator(".tip dt").all_inner_texts() == ["Model", "part", "seconds"]
     drawn.mouse.move(0, 0)
     expect(drawn.locator(".tip")).to_have_count(0)
 
@@ -602,11 +602,10 @@ def test_a_large_page_answers_before_it_draws(blank: Page, pages: Path) -> None:
 def test_a_legend_of_columns_side_by_side_fits_a_phone(blank: Page, pages: Path) -> None:
     names = {f"way_{n}": f"by the wall time of a part {n}" for n in range(4)}
     rows: tuple[Row, ...] = tuple({"n": n, **dict.fromkeys(names, float(n))} for n in (1, 2))
-    columns = tuple(Column(key, key) for key in rows[0])
-    x, y = (plots.field(key, "quantitative") for key in ("n", "value"))
-    by = plots.distinguished(names.values())
-    plot = plots.curve(x, y, by, tip=(), transform=plots.side_by_side(names))
-    figure = Figure("ways", "Ways", "Four.", Table(columns, rows), plot)
+    columns = tuple(Column(key, names.get(key, key)) for key in rows[0])
+    table = Table(columns, rows)
+    plot = plots.curve(table, plots.field("n"), plots.field("value"), sides=tuple(names))
+    figure = Figure("ways", "Ways", "Four.", table, plot)
     report = replace(USUAL, sections=(Section("one", "One", "", (figure,)),))
     (pages / "legend.html").write_text(document(report), encoding="utf-8")
     blank.set_viewport_size(PHONE)

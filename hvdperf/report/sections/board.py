@@ -218,13 +218,7 @@ def overview(
         "Horovod with default settings: samples/s of all ranks, scaling in % of ideal, 95 % "
         f"intervals.{_limits(cases, limits)}{_by_step(cases)}",
         rows,
-        plots.by_network(
-            plots.axis(rows.columns, _SPEED, scale={"zero": True}),
-            (f"{_SPEED}_low", f"{_SPEED}_high"),
-            measured,
-            tip=plots.tooltip(rows.columns),
-            transform=[plots.known(_SPEED)],
-        ),
+        plots.interval(rows, "model", plots.axis(rows, _SPEED, scale={"zero": True}), "world_size"),
         lead=_lead(measured),
     )
 
@@ -410,9 +404,7 @@ def _figure(
         + ("" if case.verdict is Verdict.PASS else f" {case.verdict.value}")
         for case in cases
     )
-    at, low = {"y": plots.row_names("case", sort=None)}, plots.field("low", "quantitative")
-    # The page chooses the colours and shapes of verdicts.
-    by = plots.field("verdict", "nominal", "verdict")
+    low = plots.field("low")
     band = {"type": "bar", "style": "band"}
     a_floor = {"filter": "isValid(datum.low) && !isValid(datum.high)"}
     kept = sum(case.verdict is Verdict.PASS for case in cases)
@@ -423,15 +415,14 @@ def _figure(
         f"{words.INTERVALS}",
         rows,
         # A row per case: its interval over its band.
-        plots.estimates(
-            at,
-            plots.field("ratio", "quantitative", meant, scale={"zero": False}),
-            ("lower", "upper"),
-            plots.layer(band, plots.known("low", "high"), **at, x=low, x2={"field": "high"}),
-            plots.layer({"type": "tick", "style": "limit"}, a_floor, **at, x=low),
+        plots.interval(
+            rows,
+            "case",
+            plots.axis(rows, "ratio", meant, scale={"zero": False}),
+            "verdict",
+            plots.layer(band, plots.known("low", "high"), x=low, x2={"field": "high"}),
+            plots.layer({"type": "tick", "style": "limit"}, a_floor, x=low),
             *([] if unit else [plots.line("ideal", x={"datum": 1})]),
-            rows=len(rows.rows),
-            point={"color": by, "shape": by, "tooltip": plots.tooltip(rows.columns)},
         ),
         tags,
     )

@@ -143,14 +143,11 @@ def swept(case: Case, pairs: Sequence[Pair]) -> Figure:
         "transport's time.",
         replace(rows, columns=tuple(columns.values())),
         plots.curve(
-            plots.field(
-                "bytes", "quantitative", "size", scale={"type": "log", "base": 2}, axis=axis
-            ),
-            plots.field("value", "quantitative", "bus bandwidth in GB/s", scale={"type": "log"}),
-            plots.distinguished(SIDES.values()),
-            bounds=("value_low", "value_high"),
-            tip=plots.tooltip((columns["size"], *plots.BOUNDED, columns["overhead"])),
-            transform=plots.side_by_side(SIDES),
+            rows,
+            plots.axis(rows, "bytes", "size", scale={"type": "log", "base": 2}, axis=axis),
+            plots.field("value", title="bus bandwidth in GB/s", scale={"type": "log"}),
+            sides=tuple(SIDES),
+            tip=("size", "overhead"),
         ),
         {"world_size": str(n), "question": case.question.label},
     )
@@ -206,18 +203,16 @@ def gradients(cases: Sequence[Case], labels: words.Labels) -> Iterator[Figure]:
         f"{row['network']} {row['horovod_ms']:.2f} ms, bare {row['bare_ms']:.2f} ms"
         for row in rows.rows
     )
-    told = ("network", "bytes", "tensors", "horovod_ms", "bare_ms", "overhead")
     yield Figure(
         "bandwidth-gradients",
         "All gradients of a step: bus bandwidth of their allreduce",
         f"Typical times of one exchange: {said}.",
         rows,
-        plots.folded(
-            SIDES,
-            plots.row_names("network", 260),
-            "bus bandwidth in GB/s",
-            rows=len(rows.rows),
-            tip=[*plots.tooltip(rows.columns, *told), *plots.tooltip(plots.BOUNDED)],
+        plots.interval(
+            rows,
+            "network",
+            plots.field("value", title="bus bandwidth in GB/s"),
+            sides=tuple(SIDES),
         ),
     )
 
@@ -259,13 +254,11 @@ def bounds(cases: Sequence[Case], labels: words.Labels) -> Iterator[Figure]:
         "A step and its bounds: all of the exchange hidden, or nothing of it",
         f"Typical steps: {said}.",
         rows,
-        plots.estimates(
-            {"y": plots.row_names("network", 260)},
-            plots.field("step_ms", "quantitative", "step time in ms"),
-            ("all_hidden_ms", "nothing_hidden_ms"),
-            rows=len(rows.rows),
-            each=30,
-            point={"tooltip": plots.tooltip(rows.columns)},
+        plots.interval(
+            rows,
+            "network",
+            plots.axis(rows, "step_ms", "step time in ms"),
+            bounds=("all_hidden_ms", "nothing_hidden_ms"),
         ),
     )
 

@@ -18,8 +18,6 @@ from hvdperf.work.table import work_of
 from hvdperf.work.training import Epochs, Seconds
 
 TRAINED = (Epochs, Seconds)
-# If all arms together have more points than this, lines have no shapes.
-POINTS_WITH_SHAPES = 120
 
 
 @dataclass(frozen=True)
@@ -143,12 +141,13 @@ def _curves(group: _Group) -> Iterator[Figure]:
     said = words.several(
         f"{row['arm']} {row['loss']:.3f} after {row['samples']:,.0f} samples" for row in last
     )
+    table = Table(_OF_A_CURVE, tuple(rows))
     yield Figure(
         group.named("curve"),
         f"{group.title}: training loss",
         f"Training loss: {said}.",
-        Table(_OF_A_CURVE, tuple(rows)),
-        _curve_plot(len(rows), list(of_arms)),
+        table,
+        _by_arm(table, "loss") if len(rows) == len(of_arms) else _curve_plot(table),
         group.tags,
     )
 
@@ -182,28 +181,18 @@ def _curve(ranks: Sequence[RunReport]) -> list[_Point]:
     ]
 
 
-def _curve_plot(points: int, arms: Sequence[str]) -> Plot:
-    """Return a plot with lines that differ in colour, dashes and, if there is room, shapes; a row
-    per arm if every arm has a single point."""
-    loss = plots.axis(_OF_A_CURVE, "loss", scale={"zero": False})
-    if points == len(arms):
-        return _by_arm(_OF_A_CURVE, loss, points)
-    # All kinds of channel share one legend only if their domains are equal.
-    arm = plots.field("arm", "nominal", scale={"domain": list(arms)}, legend=plots.LEGEND)
-    shapes = points <= POINTS_WITH_SHAPES
+def _curve_plot(table: Table) -> Plot:
     return plots.curve(
-        plots.field("samples", "quantitative", "samples"),
-        loss,
-        arm,
+        table,
+        plots.axis(table, "samples"),
+        plots.axis(table, "loss", scale={"zero": False}),
+        "arm",
         plots.layer(
             {"type": "area", "style": "band", "opacity": 0.2},
-            y=plots.field("least", "quantitative"),
+            y=plots.field("least"),
             y2={"field": "most"},
-            color=arm,
+            color=plots.field("arm", "nominal"),
         ),
-        size=30 if shapes else 4,
-        shapes=shapes,
-        tip=plots.tooltip(_OF_A_CURVE),
     )
 
 
@@ -244,30 +233,18 @@ def _validations(group: _Group) -> Iterator[Figure]:
             Column("rounds", "rounds"),
             Column("samples", "validated on"),
         )
-        middle = plots.axis(columns, "middle", scale={"zero": False})
-        tick = plots.layer(
-            {"type": "tick", "style": "quiet"}, x=plots.field("chance", "quantitative")
-        )
+        table = Table(columns, tuple(rows))
         yield Figure(
             group.named(metric),
             f"{group.title}: validation {metric}",
             f"At the end: {said}; the chance level is {rows[0]['chance'] or 0:.3f}.",
-            Table(columns, tuple(rows)),
-            _by_arm(columns, middle, len(rows), tick),
+            table,
+            _by_arm(table, "middle", plots.ticks("quiet", "chance")),
             group.tags,
         )
 
 
-def _by_arm(columns: Sequence[Column], x: plots.Channel, rows: int, *behind: plots.Layer) -> Plot:
+def _by_arm(table: Table, key: str, *behind: plots.Layer) -> Plot | None:
     """Return a plot with a row per strategy, from its least to its most."""
-    arm = plots.field("arm", "nominal", legend=None)
-    return plots.estimates(
-        {"y": plots.row_names("arm", 260)},
-        x,
-        ("least", "most"),
-        *behind,
-        rows=rows,
-        each=30,
-        size=70,
-        point={"color": arm, "shape": arm, "tooltip": plots.tooltip(columns)},
-    )
+    x = plots.axis(table, key, scale={"zero": False})
+    return plots.interval(table, "arm", x, "arm", *behind, bounds=("least", "most"))

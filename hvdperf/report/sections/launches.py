@@ -45,7 +45,6 @@ _QUANTILES = (
     Column("max_ms", "longest", "ms", 2),
     Column("steps", "steps"),
 )
-_MEDIAN = plots.field("q50_ms", "quantitative", "step time in ms", scale={"zero": False})
 
 
 def steps(cases: Sequence[Case]) -> Section:
@@ -119,18 +118,15 @@ def _ranks(model: str, label: str, world_size: int, group: Sequence[Started]) ->
         for rank, own in enumerate(steps)
         if own
     ]
-    medians = plots.layer("tick", x=_MEDIAN)
-    diamond = {"type": "point", "size": 70, "style": "named", "shape": "diamond"}
-    marked = plots.layer(diamond, {"filter": "datum.named === 'yes'"}, x=_MEDIAN)
-    y = plots.field("rank", "ordinal", "rank", axis={"labelOverlap": "greedy"})
+    table = Table(_OF_A_RANK, tuple(rows))
     rare = long_steps([started.launch for started in group])
     also = "" if rare is None else f" Rare long steps: {rare}."
     return Figure(
         words.slug("steps", "ranks", label, f"np{world_size}"),
         f"{label}, Horovod on {words.plural(world_size, 'replica')}: step times by rank",
         _said_of_ranks(rows, len(blocks), len(group)) + also,
-        Table(_OF_A_RANK, tuple(rows)),
-        plots.boxes(_OF_A_RANK, len(rows), y, medians, marked),
+        table,
+        plots.boxes(table, "rank", named="named"),
         {"model": model, "world_size": str(world_size)},
         brief=rare is not None,
     )
@@ -175,15 +171,12 @@ def _strategies(model: str, label: str, arms: Sequence[Arm]) -> Figure:
         _LAUNCHES,
     )
     said = words.several(f"{row['arm']} {row['q50_ms']:.1f} ms" for row in rows.rows)
-    strategy = plots.field("strategy", "nominal", legend=plots.LEGEND)
-    medians = plots.layer({"type": "point", "size": 70}, x=_MEDIAN, color=strategy, shape=strategy)
-    y = plots.row_names("arm", sort=[str(row["arm"]) for row in rows.rows])
     return Figure(
         words.slug("steps", "strategies", label),
         f"{label}: step times of strategies side by side",
         f"Medians of all steps of all ranks: {said}.",
         rows,
-        plots.boxes(rows.columns, len(rows.rows), y, medians),
+        plots.boxes(rows, "arm", "strategy"),
         {"model": model},
     )
 
@@ -269,14 +262,7 @@ def _starts(model: str, label: str, arms: Sequence[Arm]) -> Figure:
         f"The slowest start is {slowest['arm']}, {slowest['all_phases']:.1f} s, of which "
         f"{phase} {number(slowest[PHASES[phase]]):.1f} s{'; ' if said else ''}{said}.",
         rows,
-        plots.stacked_columns(
-            plots.row_names("arm", 260, sort=[_beside(arm[0]) for arm in arms]),
-            {key: phase for phase, key in PHASES.items()},
-            "seconds",
-            rows=len(arms),
-            each=44,
-            tip=(rows.columns[0], rows.columns[-1]),
-        ),
+        plots.stacked(rows, "arm", *PHASES.values()),
         {"model": model},
     )
 
@@ -335,25 +321,22 @@ def _memory(case: Case, label: str) -> Iterator[Figure]:
             )
         ),
     )
-    # All kinds of channel share one legend only if their domains are equal.
-    by = plots.field("rank", "nominal", "rank", scale={"domain": shown})
     yield Figure(
         words.slug("memory", label, f"np{n}"),
         f"{label} on {words.plural(n, 'replica')}: resident set of each rank",
         _said(case, [row for row in rows.rows if row["rank"] == most], ranks),
         rows,
         plots.curve(
-            plots.field("steps", "quantitative", "steps"),
-            plots.axis(columns, "resident_mib", scale={"zero": False}),
-            by,
+            rows,
+            plots.axis(rows, "steps"),
+            plots.axis(rows, "resident_mib", scale={"zero": False}),
+            "rank",
             plots.layer(
                 {"type": "line", "style": "limit"},
                 plots.known("allowed_mib"),
                 {"filter": f"datum.rank === {most}"},
-                y=plots.field("allowed_mib", "quantitative"),
+                y=plots.field("allowed_mib"),
             ),
-            size=25,
-            tip=plots.tooltip(columns),
         ),
         words.tags_of(case),
     )

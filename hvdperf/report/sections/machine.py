@@ -129,19 +129,19 @@ def disturbance(session: SessionDocument | None) -> Section | None:
 
 def _over_time(whole: Disturbance, rounds: Sequence[Disturbance]) -> Figure:
     disturbed = sum(each.is_disturbed for each in rounds)
+    rows = Table.of(rounds, *ROUNDS)
     return Figure(
         "disturbance",
         "Cores used by others, round by round",
         f"Other programs used {100 * whole.foreign_share:.0f} % of the cores; "
         f"{100 * whole.taken_share:.0f} % were taken from the ranks, and more than allowed in "
         f"{disturbed} of {words.plural(len(rounds), 'round')}.",
-        Table.of(rounds, *ROUNDS),
+        rows,
         plots.curve(
-            plots.field("minute", "quantitative", "minutes since the session began"),
-            plots.field("value", "quantitative", "share of the cores", axis={"format": ".0%"}),
-            plots.distinguished(SHARES.values()),
-            tip=plots.tooltip(plots.BOUNDED[:2]),
-            transform=plots.side_by_side(SHARES),
+            rows,
+            plots.axis(rows, "minute", "minutes since the session began"),
+            plots.field("value", title="share of the cores", axis={"format": ".0%"}),
+            sides=tuple(SHARES),
         ),
     )
 

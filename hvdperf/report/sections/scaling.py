@@ -25,7 +25,7 @@ from hvdperf.report.cases import (
     speeds_of,
     times,
 )
-from hvdperf.report.content import Field, Figure, Plot, Row, Section, Table, interval, value
+from hvdperf.report.content import Field, Figure, Plot, Section, Table, interval, value
 from hvdperf.stats import Interval
 from hvdperf.verdict import Verdict, worst
 from hvdperf.work.blocks import Blocks
@@ -291,11 +291,15 @@ def _efficiency(speedup: Figure, networks: Sequence[str]) -> Figure | None:
     sizes = _sizes(rows)
     if len(sizes) < 3 or len(networks) > MOST_LINES:
         return None
-    y = plots.axis(rows.columns, "efficiency", axis={"format": ".0%", "grid": True})
-    x = _axis_of_ranks("world_size", sizes, {"type": "log", "base": 2})
-    ideal = plots.line("ideal", x=None, y={"datum": 1})
+    plot = plots.curve(
+        rows,
+        _axis_of_ranks("world_size", sizes, {"type": "log", "base": 2}),
+        plots.axis(rows, "efficiency", axis={"format": ".0%", "grid": True}),
+        "model",
+        plots.line("ideal", y={"datum": 1}),
+        domain=networks,
+    )
     title = speedup.title.replace("speedup", "efficiency")
-    plot = _lines(rows, x, y, _apart(networks, rows), ideal)
     return replace(speedup, name="scaling-weak-efficiency", title=title, plot=plot)
 
 
@@ -322,9 +326,6 @@ def _says(way: str, points: Sequence[_Point]) -> str:
 
 # With more networks, their lines cannot be told apart: there are as many colours in the palette.
 MOST_LINES = 8
-# If replicas share cores, there is no ideal to compare a speedup with. A line does not go
-# through points whose evidence is unsound.
-_DRAWN = {"filter": "datum.drawn == 'yes'"}
 
 
 def _by_ranks(rows: Table, key: str, networks: Sequence[str], ideal: str) -> Plot | None:
@@ -335,66 +336,33 @@ def _by_ranks(rows: Table, key: str, networks: Sequence[str], ideal: str) -> Plo
     key: of the figure. networks: of all figures. ideal: key of the ideal value; "world_size" is
     that of all networks.
     """
-    sizes, y = _sizes(rows), plots.axis(rows.columns, key)
+    sizes, y = _sizes(rows), plots.axis(rows, key)
     if len(sizes) < 2:
         return None
     if len(networks) > MOST_LINES:
-        at = plots.field(ideal, "quantitative")
-        tick = {"type": "tick", "style": "ideal"}
-        behind = plots.layer(tick, plots.known(ideal), **plots.NETWORK, x=at)
-        tip, bounds = plots.tooltip(rows.columns), (f"{key}_low", f"{key}_high")
-        return plots.by_network(y, bounds, _drawn(rows), behind, tip=tip, **_filter(rows))
-    apart = _apart(networks, rows)
+        return plots.interval(rows, "model", y, "world_size", plots.ticks("ideal", ideal))
     scale = {"domain": [0, 1.04 * sizes[-1]], "nice": False}
-    of_all = ideal == "world_size"
     ends = [{"op": "max", "field": each, "as": f"{each}_end"} for each in ("world_size", ideal)]
+    # Of several networks each has its own, thinner and in its colour.
+    of_each = ideal != "world_size"
+    colours = plots.field("model", "nominal", scale={"domain": [*networks]}, legend=None)
     perfect = plots.layer(
-        # Of several networks each has its own, thinner and in its colour.
-        {"type": "rule", "style": "ideal", **({} if of_all else {"strokeWidth": 1})},
+        {"type": "rule", "style": "ideal", **({"strokeWidth": 1} if of_each else {})},
         plots.known(ideal),
-        {"aggregate": ends, "groupby": [] if of_all else ["model"]},
+        {"aggregate": ends, "groupby": ["model"] if of_each else []},
         x=_axis_of_ranks("world_size_end", sizes, scale),
         x2={"datum": 0},
         y={**y, "field": f"{ideal}_end"},
         y2={"datum": 0},
-        **({} if of_all else {"stroke": {**apart, "legend": None}}),
+        **({"stroke": colours} if of_each else {}),
     )
-    # The ideal lines have no legend of their own, which would also remove that of colours.
-    legends = {"legend": dict.fromkeys(("stroke", "strokeDash"), "independent")}
-    return _lines(rows, _axis_of_ranks("at", sizes, scale), y, apart, perfect, resolve=legends)
-
-
-def _lines(
-    rows: Table,
-    x: plots.Channel,
-    y: plots.Channel,
-    apart: plots.Channel,
-    *behind: plots.Layer,
-    **more: Any,
-) -> Plot:
-    bounds = (f"{y['field']}_low", f"{y['field']}_high")
-    tip = plots.tooltip(rows.columns)
-    return plots.curve(x, y, apart, *behind, bounds=bounds, tip=tip, **_filter(rows), **more)
-
-
-def _drawn(rows: Table) -> list[Row]:
-    return [row for row in rows.rows if row.get("drawn") != "no"]
-
-
-def _filter(rows: Table) -> dict[str, Any]:
-    return {"transform": [_DRAWN]} if len(_drawn(rows)) < len(rows.rows) else {}
+    x = _axis_of_ranks("at", sizes, scale)
+    return plots.curve(rows, x, y, "model", perfect, domain=networks)
 
 
 def _sizes(rows: Table) -> list[int]:
     """Return the world sizes that are drawn."""
-    return sorted({int(row["world_size"] or 0) for row in _drawn(rows)})
-
-
-def _apart(networks: Sequence[str], rows: Table) -> dict[str, Any]:
-    """Return the channel that distinguishes networks."""
-    drawn = {row["model"] for row in _drawn(rows)}
-    legend = {**plots.LEGEND, "values": [each for each in networks if each in drawn]}
-    return plots.field("model", "nominal", scale={"domain": list(networks)}, legend=legend)
+    return sorted({int(row["world_size"] or 0) for row in plots.drawn(rows)})
 
 
 def _axis_of_ranks(key: str, sizes: Sequence[int], scale: Mapping[str, Any]) -> dict[str, Any]:

@@ -147,23 +147,21 @@ def _waterfall_plot(rows: Table) -> Plot:
     return plots.layered(
         plots.layer(
             "bar",
-            x=plots.field(
-                "from_s", "quantitative", "seconds", scale={"domain": [0, 1.2 * farthest]}
-            ),
+            x=plots.field("from_s", title="seconds", scale={"domain": [0, 1.2 * farthest]}),
             x2={"field": "to_s"},
             color=plots.field("kind", "nominal", scale=kinds, legend=plots.LEGEND),
-            tooltip=plots.tooltip(rows.columns),
+            tooltip=plots.tooltip(rows.seen),
         ),
         plots.layer(
             {"type": "text", "align": "left", "dx": 4},
             {"aggregate": ends, "groupby": ["bar"]},
             {"calculate": "max(datum.latest_from, datum.latest_to)", "as": "right"},
             {"calculate": f"datum.terms ? {excess} : {total}", "as": "seconds"},
-            x=plots.field("right", "quantitative"),
+            x=plots.field("right"),
             text=plots.field("seconds", "nominal"),
         ),
         height=plots.rows_high(len(bars)),
-        encoding={"y": plots.row_names("bar", sort=bars)},
+        encoding={"y": plots.field("bar", "nominal", axis={"title": None}, sort=bars)},
     )
 
 
@@ -212,25 +210,13 @@ def _stacked(model: str, label: str, sizes: Mapping[int, Spent]) -> Figure:
         for seconds, below in [(spent.terms[term], scaled(spent.below.get(term)))]
     ]
     said = "; ".join(f"on {size} {_most(spent)}" for size, spent in sizes.items())
-    groups = {
-        "aggregate": [{"op": "sum", "field": "seconds", "as": "of_group"}],
-        "groupby": ["world_size", "part"],
-    }
+    table = Table.filled(_OF_A_SIZE, rows)
     return Figure(
         words.slug("wall_time", "terms", label),
         f"{label}: the seconds of a run of {sizes[1].steps} steps on each replica",
         f"By number of ranks: {said}.",
-        Table.filled(_OF_A_SIZE, rows),
-        plots.stacked(
-            plots.field("world_size", "ordinal", "ranks"),
-            "of_group",
-            _GROUPS,
-            {"calculate": "datum.group", "as": "part"},
-            groups,
-            rows=len(sizes),
-            each=56,
-            tip=(_OF_A_SIZE[0], Column("part", "group"), Column("of_group", "seconds", digits=3)),
-        ),
+        table,
+        plots.stacked(table, "world_size", "seconds", part="group"),
         {"model": model, "question": Question.WALL_TIME_WEAK.label},
     )
 
@@ -268,20 +254,13 @@ def shares(cases: Sequence[Case], labels: words.Labels) -> Figure:
     ]
     exposed = next(reversed(_GROUPS))
     said = words.several(f"{name} {share:.1f} %" for name, part, share in rows if part == exposed)
+    table = Table.filled(_OF_A_TRAINING, rows)
     return Figure(
         "wall_time-shares",
         "Where the wall time goes",
         f"Exposed communication: {said}.",
-        Table.filled(_OF_A_TRAINING, rows),
-        plots.stacked(
-            plots.row_names("what", sort=list(trainings)),
-            "share",
-            _GROUPS,
-            rows=len(trainings),
-            each=44,
-            tip=_OF_A_TRAINING,
-            unit="share of the wall time in %",
-        ),
+        table,
+        plots.stacked(table, "what", "share", part="part", unit="share of the wall time in %"),
     )
 
 
@@ -344,7 +323,7 @@ def speedups(cases: Sequence[Case], labels: words.Labels) -> Figure:
         "Steady-state, training and end-to-end speedup",
         f"Speedups: {said}.{words.INTERVALS}",
         rows,
-        _side_by_side(SPEEDUPS, "speedup", rows, ideal=True),
+        _side_by_side(rows, "speedup", SPEEDUPS, plots.ticks("ideal", "world_size")),
     )
 
 
@@ -383,7 +362,7 @@ def factors(cases: Sequence[Case], labels: words.Labels) -> Figure:
         "Steady-state efficiency without rare long steps, and its factors in blocks",
         f"Without rare long steps: {said}.{words.INTERVALS}",
         rows,
-        _side_by_side(FACTORS[:4], "ratio", rows),
+        _side_by_side(rows, "ratio", FACTORS[:4]),
     )
 
 
@@ -408,21 +387,12 @@ def _also(case: Case) -> Row:
     }
 
 
-def _side_by_side(names: Sequence[str], title: str, rows: Table, *, ideal: bool = False) -> Plot:
-    """Return a plot with a row per training and, in it, a line for each of these columns. ideal:
-    whether to mark the number of replicas."""
-    y = plots.row_names("what", 260, sort=[str(row["what"]) for row in rows.rows])
-    replicas = plots.field("world_size", "quantitative")
-    behind = [plots.layer({"type": "tick", "style": "ideal"}, x=replicas, y=y)] if ideal else []
-    return plots.folded(
-        {name: name.replace("_", " ") for name in names},
-        y,
-        title,
-        *behind,
-        rows=len(rows.rows),
-        tip=plots.tooltip((rows.columns[0], *plots.BOUNDED)),
-        scale={"zero": False},
-    )
+def _side_by_side(
+    rows: Table, title: str, names: Sequence[str], *behind: plots.Layer
+) -> Plot | None:
+    """Return a plot with a row per training and, in it, a line for each of these columns."""
+    x = plots.field("value", title=title, scale={"zero": False})
+    return plots.interval(rows, "what", x, "", *behind, sides=names)
 
 
 # The section -----------------------------------------------------------------------------------
