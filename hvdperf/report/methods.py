@@ -1,7 +1,7 @@
 """A paragraph for the section Methods of a paper, with the numbers of one session.
 
-methods.txt has its sentences, one a line. A sentence is written for each group of facts that has
-all of its fields, and is left out if the session's documents lack one of them.
+methods.txt has its sentences, one a line. A sentence is left out if the session's documents lack
+one of its fields.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.records.fingerprint import Fingerprint, name_of
 from hvdperf.records.outcome import each_launch, throughputs
-from hvdperf.records.rounds import Launch
 from hvdperf.report import words
+from hvdperf.report.cases import grouped
 from hvdperf.report.session import began
 from hvdperf.stats import fewest_bounded
 from hvdperf.worker.strategies import Strategy
@@ -38,7 +38,6 @@ _NAMES = {
 }
 # A fingerprint's value for a text that the host does not report.
 UNKNOWN = "unknown"
-_TRANSPORTS = {"mpi": "MPI", "gloo": "Gloo"}
 _VERSIONS = {
     "python": "Python ",
     "tensorflow": "TensorFlow ",
@@ -56,80 +55,88 @@ Facts = Mapping[str, object]
 
 def methods(archive: Archive) -> list[str]:
     """Return the sentences of the paragraph. archive: has at least one document of the session."""
-    groups = list(_facts(archive))
+    groups = [facts(archive), *_trainings(archive)]
     return [
         sentence.format_map(group)
         for sentence in SENTENCES.read_text(encoding="utf-8").splitlines()
         for group in groups
-        if all(group.get(name) is not None for _, name, *_ in Formatter().parse(sentence) if name)
+        if all(_is_known(group, name) for _, name, *_ in Formatter().parse(sentence) if name)
     ]
 
 
-def _facts(archive: Archive) -> Iterator[Facts]:
-    """Yield the facts in groups; a sentence is about one of them."""
-    cases, session = archive.cases, archive.session
-    launches = [launch for _, _, launch in each_launch(cases)]
+def _is_known(group: Facts, name: str) -> bool:
+    """Return whether a field is known, such as `suite`, or `session.against` of the document."""
+    if group.get(name.partition(".")[0]) is None:
+        return False
+    return Formatter().get_field(name, (), group)[0] is not None
+
+
+def facts(archive: Archive) -> Facts:
+    """Return the facts about all cases together."""
+    cases, session, known = archive.cases, archive.session, archive.fingerprint
+    found = {**_machine(known, session), **_versions(known), **_design(cases, known)}
+    found |= _rule(session, cases)
     if session is not None:
-        yield _of_session(session, archive.sessions)
-        yield _stopping(session, cases)
-    yield _machine(archive)
-    yield _software(archive.fingerprint, launches)
-    yield from _trainings(archive, launches)
-    yield _configurations(cases, launches)
-    if launches and any(case.rounds for case in cases):
-        yield _design(archive, launches)
+        found |= _of_session(session, archive.sessions, cases)
     if archive.sessions:
         counts = {case.figure.observations for case in cases if case.figure is not None}
-        yield {"sessions": words.span(counts) if counts else None}
-    else:
-        yield _intervals(cases)
-    yield _rule(session, cases)
+        return found | {"sessions": words.span(counts) if counts else None}
+    return found | _intervals(cases)
 
 
-def _of_session(session: SessionDocument, parts: Sequence[Archive]) -> Facts:
-    starts = [
-        f"{each.session.began_at.astimezone(UTC):%Y-%m-%d %H:%M}"
-        for each in parts
-        if each.session is not None
-    ]
+def _of_session(
+    session: SessionDocument, parts: Sequence[Archive], cases: Sequence[Case]
+) -> dict[str, object]:
+    documents = [each.session for each in parts if each.session is not None]
+    starts = [f"{each.began_at.astimezone(UTC):%Y-%m-%d %H:%M}" for each in documents]
     when = f"on {began(session)}"
     if starts:
         when = f"in {words.plural(len(starts), 'session')} that began at {words.joined(starts)} UTC"
     load = together(session.disturbances)
-    problems = dict.fromkeys(name_of(line) for line in session.unfit)
+    alternate = session.schedule is Schedule.ALTERNATE and any(case.rounds for case in cases)
     return {
+        "session": session,
         "suite": session.suite.replace("(", "(commit ").replace("+)", " with uncommitted changes)"),
-        "profile": session.profile,
         "when": when,
         "minutes": f"{session.elapsed_seconds / 60:.1f}",
         "timed": f"{session.timed_seconds / 60:.1f}",
-        "command": None if starts else session.command or None,
-        "launched": session.launched,
-        "against": session.against,
+        "command": session.command or None,
         "changed": "; ".join(session.changed) or "none",
-        "problems": ", ".join(problems) or None,
+        "problems": ", ".join(dict.fromkeys(map(name_of, session.unfit))) or None,
         "foreign": load and f"{100 * load.foreign_share:.1f}",
         "steal": load and f"{100 * load.steal_share:.1f}",
+        "interleaved": "interleaved" if alternate else None,
+        "stopping": _stopping(session, cases),
     }
 
 
-def _machine(archive: Archive) -> Facts:
-    known, session = archive.fingerprint, archive.session
+def _stopping(session: SessionDocument, cases: Sequence[Case]) -> str | None:
+    """Return when a case had enough rounds: at its first verdict, or as soon as it was precise."""
+    looks, wanted = session.asked.looks, session.precision
+    if wanted:
+        figures = [case.figure for case in cases if case.figure is not None]
+        reached = sum(verdict.is_precise(figure, wanted) for figure in figures)
+        least = f"it had {looks[0]} rounds and " if looks else ""
+        return (
+            f"ended once {least}its interval reached at most {100 * wanted:g} % to either side, or "
+            f"when time was up; {reached} of {words.plural(len(figures), 'interval')} did"
+        )
+    only = "; earlier analyses could only pass a case" if session.asked.early else ""
+    return f"could fail after {words.joined(map(str, looks), 'or')} rounds{only}" if looks else None
+
+
+def _machine(known: Fingerprint, session: SessionDocument | None) -> dict[str, object]:
     hosts = 1 if session is None else len(session.hosts)
-    smt = f", with SMT {known['smt']}" if known["smt"] else ""
-    parts = [f"{processor(known)}{smt}"]
+    whose = "The host has" if hosts <= 1 else f"Of the {hosts} hosts, that of rank 0 has"
+    parts = [processor(known) + (f", with SMT {known['smt']}" if known["smt"] else "")]
     if known["gpus"]:
         models, drivers = (" and ".join(known[key]) for key in ("gpu_model", "gpu_driver"))
         parts.append(f"{words.plural(known['gpus'], 'GPU')} ({models}; driver {drivers})")
-    if known["memory_gib"]:
-        parts.append(f"{known['memory_gib']} GiB of memory")
+    parts += [f"{known['memory_gib']} GiB of memory"] if known["memory_gib"] else []
     system = [] if known["kernel"] == UNKNOWN else [f"Linux {known['kernel']}"]
     system += [f"in a container ({known['container']})"] if known["container"] else []
-    return {
-        "hosts": "The host has" if hosts <= 1 else f"Of the {hosts} hosts, that of rank 0 has",
-        "machine": ", ".join(parts),
-        "system": f"; it runs {', '.join(system)}" if system else "",
-    }
+    runs = f"; it runs {', '.join(system)}" if system else ""
+    return {"machine": f"{whose} {', '.join(parts)}{runs}"}
 
 
 def processor(known: Fingerprint) -> str:
@@ -138,84 +145,58 @@ def processor(known: Fingerprint) -> str:
     return f"{words.plural(known['cores'], 'core')}{model}"
 
 
-def _software(known: Fingerprint, launches: Sequence[Launch]) -> Facts:
+def _versions(known: Fingerprint) -> dict[str, object]:
     values: Mapping[str, object] = known
-    built = ", ".join(known["horovod_built_with"])
     versions = {key: f"{name}{values[key]}" for key, name in _VERSIONS.items() if values[key]}
-    if built:
-        versions["horovod"] += f" (built with {built})"
+    if known["horovod_built_with"]:
+        versions["horovod"] += f" (built with {', '.join(known['horovod_built_with'])})"
     fusion = known["horovod_fusion_threshold_bytes"]
+    size = f"{fusion / 2**20:g} MiB" if isinstance(fusion, int | float) else fusion
     settings = [
+        f"a fusion threshold of {size}",
+        f"a cycle time of {known['horovod_cycle_time_ms']} ms",
         *known["horovod_settings"],
         *known["mca_settings"],
         *known["nccl_settings"],
         *known["thread_settings"],
         *known["tensorflow_settings"],
     ]
-    ways = {
-        _TRANSPORTS.get(rank.transport, rank.transport)
-        for launch in launches
-        if launch.arm.strategy is Strategy.HOROVOD and launch.arm.world_size > 1
-        for rank in launch.metadata
-        if rank.transport
-    }
-    return {
-        "versions": words.joined(versions.values()),
-        "fusion": f"{fusion / 2**20:g} MiB" if isinstance(fusion, int | float) else fusion,
-        "cycle_time": known["horovod_cycle_time_ms"],
-        "settings": f"; other settings: {', '.join(settings)}" if settings else "",
-        # On GPUs, the documents do not say whether gradients went by NCCL.
-        "transport": words.joined(sorted(ways)) if ways and not known["gpus"] else None,
-    }
+    return {"versions": words.joined(versions.values()), "settings": words.joined(settings)}
 
 
-def _trainings(archive: Archive, launches: Sequence[Launch]) -> Iterator[Facts]:
-    """Yield the networks that were trained alike, and each script."""
+def _trainings(archive: Archive) -> Iterator[Facts]:
+    """Yield the facts about each script, and about networks that were trained alike."""
     made_up = None if archive.session is None else archive.session.made_up_data
     own = {name_of(line) for line in archive.fingerprint.get("own_networks", [])}
-    alike: dict[tuple[str, str], list[str]] = {}
-    small = None
-    for workload in dict.fromkeys(case.workload for case in archive.cases):
-        if workload.is_script:
-            yield {"script": workload.model}
-        elif workload != SWEEP:
-            network = NETWORKS.get(workload.model)
-            is_own = network is None or bool(network.origin) or workload.model in own
-            if network is not None and network.scale is Scale.SMALL and not is_own:
-                small = Scale.SMALL.value
-            how = (
-                f"a batch of {words.plural(workload.batch, 'sample')} per replica",
-                "" if is_own else f"the optimizer {workload.optimizer}",
-                _rate(workload, archive.cases, is_own),
-                f"{workload.precision} arithmetic",
-            )
-            name = f"{words.published_name(workload.model)} with input size {workload.input_size}"
-            names = alike.setdefault(
-                (_data(workload, made_up), words.joined(filter(None, how))), []
-            )
-            names += [name] if name not in names else []
-    for (data, means), names in alike.items():
-        were = "was" if len(names) == 1 else "were"
-        yield {"networks": words.joined(names), "were": were, "data": data, "how": means}
-    yield {"small": small}
+    workloads = dict.fromkeys(case.workload for case in archive.cases if case.workload != SWEEP)
+    yield from ({"script": workload.model} for workload in workloads if workload.is_script)
+    networks = [workload for workload in workloads if not workload.is_script]
+    ours = [each for each in networks if each.model not in own and _is_ours(each)]
+
+    def how(workload: Workload) -> tuple[str, str]:
+        is_ours = workload in ours
+        parts = (
+            f"a batch of {words.plural(workload.batch, 'sample')} per replica",
+            f"the optimizer {workload.optimizer}" if is_ours else "",
+            _rate(workload, archive.cases, is_ours),
+            f"{workload.precision} arithmetic",
+        )
+        return _data(workload, made_up), words.joined(filter(None, parts))
+
+    for (data, means), alike in grouped(networks, how).items():
+        names = [
+            f"{words.published_name(each.model)} with input size {each.input_size}"
+            for each in alike
+        ]
+        yield {"networks": words.joined(dict.fromkeys(names)), "data": data, "how": means}
+    if any(NETWORKS[workload.model].scale is Scale.SMALL for workload in ours):
+        yield {"small": Scale.SMALL.value}
 
 
-def _configurations(cases: Sequence[Case], launches: Sequence[Launch]) -> Facts:
-    sizes: dict[Strategy, set[int]] = {}
-    for launch in launches:
-        sizes.setdefault(launch.arm.strategy, set()).add(launch.arm.world_size)
-    ran = [
-        f"{_NAMES[strategy]} on {words.joined(map(str, sorted(sizes[strategy])))} "
-        f"{'rank' if sizes[strategy] == {1} else 'ranks'}"
-        for strategy in Strategy
-        if strategy in sizes
-    ]
-    faulty = [case.comparison for case in cases if case.comparison.is_fault_case]
-    faults = {comparison.candidate.arm.injected for comparison in faulty}
-    return {
-        "configurations": words.joined(ran) if ran else None,
-        "faults": words.joined(sorted(faults)) if faults else None,
-    }
+def _is_ours(workload: Workload) -> bool:
+    """Return whether the suite has the network, whatever the user's own are called."""
+    network = NETWORKS.get(workload.model)
+    return network is not None and not network.origin
 
 
 def _data(workload: Workload, made_up: Sequence[str] | None) -> str:
@@ -232,9 +213,9 @@ def _data(workload: Workload, made_up: Sequence[str] | None) -> str:
     return workload.dataset
 
 
-def _rate(workload: Workload, cases: Sequence[Case], is_own: bool) -> str:
+def _rate(workload: Workload, cases: Sequence[Case], is_ours: bool) -> str:
     """Return the learning rate that ranks reported at the end of their launches; "" if none did.
-    is_own: whether the optimizer is the user's own, which may change its rate."""
+    is_ours: whether the optimizer is the suite's; a user's own may change its rate."""
     rates = {
         rank.learning_rate
         for _, _, launch in each_launch(case for case in cases if case.workload == workload)
@@ -244,64 +225,86 @@ def _rate(workload: Workload, cases: Sequence[Case], is_own: bool) -> str:
     }
     if not rates:
         return ""
-    if workload.learning_rate == "constant" and not is_own:
+    if workload.learning_rate == "constant" and is_ours:
         return f"a constant learning rate of {words.span(rates, '.3g')}"
     return f"a learning rate of {words.span(rates, '.3g')} (at the end of a launch)"
 
 
-def _design(archive: Archive, launches: Sequence[Launch]) -> Facts:
-    session = archive.session
-    blocks = [block for launch in launches for block in launch.blocks]
-    without = sum(block.kind is BlockKind.LOCAL for block in blocks)
-    turns = [len({block.turn for block in launch.blocks}) for launch in launches]
-    alternate = session is not None and session.schedule is Schedule.ALTERNATE
-    return {
-        "rounds": words.span([len(case.rounds) for case in archive.cases if case.rounds]),
-        "launches": words.plural(len(launches), "launch", "launches"),
-        "processes": words.plural(
-            sum(each.arm.processes for each in launches), "process", "processes"
-        ),
-        "blocks": words.plural(len(blocks), "block") if blocks else None,
-        "steps": words.span([block.steps for block in blocks]) if blocks else None,
-        "without": f", {without} of them without the exchange of gradients" if without else "",
-        "turns": words.span(filter(None, turns)) if blocks else None,
-        "interleaved": "interleaved" if alternate else None,
+def _design(cases: Sequence[Case], known: Fingerprint) -> dict[str, object]:
+    """Return what was launched and timed; {} if nothing was."""
+    launches = [launch for _, _, launch in each_launch(cases)]
+    if not launches:
+        return {}
+    by_strategy = grouped(launches, lambda launch: launch.arm.strategy)
+    ran = []
+    for strategy in filter(by_strategy.__contains__, Strategy):
+        sizes = sorted({launch.arm.world_size for launch in by_strategy[strategy]})
+        ranks = "rank" if sizes == [1] else "ranks"
+        ran.append(f"{_NAMES[strategy]} on {words.joined(map(str, sizes))} {ranks}")
+    ways = {
+        {"mpi": "MPI", "gloo": "Gloo"}.get(rank.transport, rank.transport)
+        for launch in by_strategy.get(Strategy.HOROVOD, ())
+        if launch.arm.world_size > 1
+        for rank in launch.metadata
+        if rank.transport
     }
+    faulty = [case.comparison for case in cases if case.comparison.is_fault_case]
+    faults = {comparison.candidate.arm.injected for comparison in faulty}
+    found: dict[str, object] = {
+        "configurations": words.joined(ran),
+        "faults": words.joined(sorted(faults)) if faults else None,
+        # On GPUs, the documents do not say whether gradients went by NCCL.
+        "transport": words.joined(sorted(ways)) if ways and not known["gpus"] else None,
+        "rounds": words.span([len(case.rounds) for case in cases if case.rounds]),
+        "launches": f"{words.plural(len(launches), 'launch', 'launches')} with "
+        f"{words.plural(sum(each.arm.processes for each in launches), 'process', 'processes')} "
+        "together",
+    }
+    if blocks := [block for launch in launches for block in launch.blocks]:
+        without = sum(block.kind is BlockKind.LOCAL for block in blocks)
+        of_them = f" ({without} of them without the exchange of gradients)" if without else ""
+        steps = f"{words.span([block.steps for block in blocks])} steps"
+        found["blocks"] = f"{words.plural(len(blocks), 'block')} of {steps}{of_them}"
+        turns = [len({block.turn for block in launch.blocks}) for launch in launches]
+        found["turns"] = words.span(filter(None, turns))
+    return found
 
 
-def _intervals(cases: Sequence[Case]) -> Facts:
+def _intervals(cases: Sequence[Case]) -> dict[str, object]:
+    """Return how intervals of results were made, and of throughputs (report.cases.centre_of)."""
     known = [case for case in cases if case.figure is not None and verdict.is_bounded(case.figure)]
     early = [case for case in known if case.outcome.judgement.early is not None]
-    exact = [case for case in known if case.outcome.judgement.early is None]
+    exact = [case for case in known if case not in early]
     wider = {case.outcome.judgement.widened for case in exact} - {1.0}
+    how = (
+        "invert the Wilcoxon signed-rank test, are wider by a factor of "
+        f"{words.span(wider, '.3g')} "
+        "because neighbouring rounds of this machine are correlated,"
+        if wider
+        else "invert the Wilcoxon signed-rank test for independent rounds"
+    )
     noises = filter(None, (case.outcome.judgement.early for case in early))
     sds = dict.fromkeys(f"{100 * each.launch_sd:.1f} % ({each.source})" for each in noises)
-    # How intervals of throughputs are made: report.cases.centre_of.
     counts = [len(found) for found in throughputs(cases).values() if len(found) > 1]
     few = [count for count in counts if count < fewest_bounded(verdict.ALPHA)]
-    kinds = [
-        *(["those of Student's t over logarithms"] if few else []),
-        *(["those of Hodges and Lehmann"] if len(few) < len(counts) else []),
-    ]
+    kinds = ["those of Student's t over logarithms"] if few else []
+    kinds += ["those of Hodges and Lehmann"] if len(few) < len(counts) else []
     return {
         "estimator": "Hodges and Lehmann" if known else None,
-        "independent": None if wider else _with_rounds(exact),
-        "correlated": _with_rounds(exact),
-        "wider": words.span(wider, ".3g") if wider else None,
-        "early": _with_rounds(early),
+        "exact": f"{_with_rounds(exact)} {how}" if exact else None,
+        "early": _with_rounds(early) if early else None,
         "launch_sd": words.joined(sds) if sds else None,
-        "level": f"{100 * (1 - 2 * verdict.ALPHA):g}",
         "speeds": words.span(counts) if counts else None,
         "kinds": words.joined(kinds) if kinds else None,
     }
 
 
-def _with_rounds(cases: Sequence[Case]) -> str | None:
+def _with_rounds(cases: Sequence[Case]) -> str:
     rounds = [case.outcome.judgement.rounds for case in cases]
-    return f"{words.plural(len(cases), 'case')} with {words.span(rounds)} rounds" if cases else None
+    return f"{words.plural(len(cases), 'case')} with {words.span(rounds)} rounds"
 
 
-def _rule(session: SessionDocument | None, cases: Sequence[Case]) -> Facts:
+def _rule(session: SessionDocument | None, cases: Sequence[Case]) -> dict[str, object]:
     name = "" if session is None else session.asked.thresholds.name
     # The rule for one stack against another judges these (judge/judge.py).
     stacks = [
@@ -310,25 +313,10 @@ def _rule(session: SessionDocument | None, cases: Sequence[Case]) -> Facts:
         if case.judged_as is JudgedAs.REGRESSION and case.question.spec.is_speed
     ]
     threshold = f"threshold (file {name})" if name else "threshold"
+    counts = verdict.counted(Counter(case.verdict for case in cases))
     return {
-        "fail_below": verdict.REGRESSION.fail_below if stacks else None,
-        "pass_from": verdict.REGRESSION.pass_from,
+        "regression": verdict.REGRESSION if stacks else None,
         "confidence": words.with_confidence(session, stacks),
         "threshold": threshold if len(stacks) < len(cases) or not cases else None,
-        "cases": words.plural(len(cases), "case") if cases else None,
-        "verdicts": verdict.counted(Counter(case.verdict for case in cases)),
-    }
-
-
-def _stopping(session: SessionDocument, cases: Sequence[Case]) -> Facts:
-    """Return when a case had enough rounds: at its first verdict, or as soon as it was precise."""
-    looks, wanted = session.asked.looks, session.precision
-    figures = [case.figure for case in cases if case.figure is not None]
-    return {
-        "least": f"it had {looks[0]} rounds and " if looks else "",
-        "precision": f"{100 * wanted:g}" if wanted else None,
-        "reached": sum(verdict.is_precise(figure, wanted) for figure in figures),
-        "intervals": words.plural(len(figures), "interval"),
-        "looks": words.joined(map(str, looks), "or") if looks and not wanted else None,
-        "only": "; earlier analyses could only pass a case" if session.asked.early else "",
+        "verdicts": f"{words.plural(len(cases), 'case')}: {counts}" if cases else None,
     }

@@ -215,14 +215,14 @@ def stacked(table: Table, y: str, *lengths: str, part: str = "", unit: str = "se
     tip = (table.column(y), Column("part", "part"), Column("sum", unit, digits=3))
     return layered(
         layer(
-            {"type": "bar", "height": {"band": 0.55}},
+            {"type": "bar", "height": 24},
             x=field("below", title=unit),
             x2={"field": "above"},
             color=field("part", "nominal", scale={"domain": domain}, legend=legend),
             tooltip=tooltip(tip),
         ),
         layer(
-            {"type": "text", "baseline": "top", "dy": 12},
+            {"type": "text", "baseline": "top", "dy": 14},
             {"joinaggregate": [{"op": "max", "field": "above", "as": "longest"}]},
             {"filter": "datum.above - datum.below > 0.03 * datum.longest"},
             {"calculate": "(datum.below + datum.above) / 2", "as": "middle"},
@@ -230,7 +230,7 @@ def stacked(table: Table, y: str, *lengths: str, part: str = "", unit: str = "se
             x=field("middle"),
             text=field("digit", "nominal"),
         ),
-        height=rows_high(len(names), 44) + 28,
+        height=rows_high(len(names), 48),
         encoding={"y": _names(table, y, names)},
         transform=[
             *columns,
