@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -348,7 +348,6 @@ _INK = {
     "ideal": "#666666",
     "interval": "#333333",
 }
-_LEGENDS = ("color", "fill", "stroke", "shape", "strokeDash", "size")
 # Pixels of a letter, of a legend's symbol with its gaps, and of the margins.
 _LETTER, _SYMBOL, _MARGINS = 6.5, 34, 30
 
@@ -388,64 +387,28 @@ def drawing(figure: Figure, form: str, points: float) -> bytes:
 
 def specification(plot: Plot, rows: Sequence[Row], pixels: float) -> dict[str, Any]:
     """Return the plot as a whole Vega-Lite specification: with its data, width and style."""
-    # A copy in which no two channels are one object, as those of a plot may be.
-    spec: dict[str, Any] = json.loads(json.dumps(plot))
-    for channels in _encodings(spec):
-        for name, channel in channels.items():
-            if not isinstance(channel, dict):
-                continue
-            if name in _LEGENDS and isinstance(channel.get("legend"), dict):
-                fit = _legend_columns(channel, rows, pixels)
-                channel["legend"] = {**channel["legend"], "columns": fit}
+    longest = max((len(str(name)) for name in _legend(plot)), default=1)
+    columns = int((pixels - _MARGINS) / (_LETTER * longest + _SYMBOL))
+    # The title of x has the room below the names of the rows, too.
+    is_named = plot.get("encoding", {}).get("y", {}).get("type") == "nominal"
     return {
-        **spec,
+        **plot,
         "data": {"values": [dict(row) for row in rows]},
         "width": pixels,
         "autosize": {"type": "fit-x", "contains": "padding"},
-        "config": _config(pixels, _anchor(spec, rows, pixels)),
+        "config": _config(pixels, max(1, columns), {"titleAnchor": "end"} if is_named else {}),
     }
 
 
-def _anchor(spec: Mapping[str, Any], rows: Iterable[Row], pixels: float) -> dict[str, str]:
-    """Return where the title of the x-axis begins: one that is longer than its axis ends with it,
-    and so has the room below the names of the rows."""
-    every = list(_encodings(spec))
-    names = [str(row.get(at["y"]["field"], "")) for at in every if _is_named(at) for row in rows]
-    beside = min(_label_limit(pixels), _LETTER * max(map(len, names), default=10))
-    titles = [str(at["x"].get("title", "")) for at in every if isinstance(at.get("x"), dict)]
-    longest = _LETTER * max(map(len, titles), default=0)
-    return {"titleAnchor": "end"} if longest > pixels - beside - _MARGINS else {}
-
-
-def _is_named(channels: Mapping[str, Any]) -> bool:
-    """Return whether the rows of a plot have names along y."""
-    return isinstance(channels.get("y"), dict) and channels["y"].get("type") == "nominal"
-
-
-def _label_limit(pixels: float) -> float:
-    return max(150, pixels * 0.45)
-
-
-def _encodings(part: Any) -> Iterator[dict[str, Any]]:
-    """Yield the channels of a plot and of its layers."""
+def _legend(part: Any) -> Iterator[Any]:
+    """Yield the names in the legends of a plot."""
     if isinstance(part, Mapping):
-        if isinstance(part.get("encoding"), dict):
-            yield part["encoding"]
-        for each in part.values():
-            yield from _encodings(each)
-    elif isinstance(part, list | tuple):
+        if "field" in part:
+            yield from part.get("scale", {}).get("domain", ())
+        part = part.values()
+    if not isinstance(part, str | int | float | None):
         for each in part:
-            yield from _encodings(each)
-
-
-def _legend_columns(channel: Mapping[str, Any], rows: Iterable[Row], pixels: float) -> int:
-    """Return how many of a legend's columns fit beside each other."""
-    domain = channel["legend"].get("values") or channel.get("scale", {}).get("domain")
-    names = domain or [row.get(str(channel.get("field"))) for row in rows]
-    longest = max((len(str(name)) for name in names), default=1)
-    fit = int((pixels - _MARGINS) / (_LETTER * longest + _SYMBOL))
-    wanted: int = channel["legend"].get("columns", fit)
-    return max(1, min(fit, wanted))
+            yield from _legend(each)
 
 
 def _sized(svg: str, unit: str, written: str) -> str:
@@ -459,14 +422,15 @@ def _sized(svg: str, unit: str, written: str) -> str:
     return re.sub(r'width="([\d.]+)" height="([\d.]+)"', size, svg, count=1)
 
 
-def _config(pixels: float, of_x: Mapping[str, str]) -> dict[str, Any]:
-    """Return the page's style in black on white. of_x: more of the x-axis."""
+def _config(pixels: float, columns: int, of_x: Mapping[str, str]) -> dict[str, Any]:
+    """Return the page's style in black on white. columns: of legends. of_x: more of the x-axis."""
     colours = {**themes()["light"], **_INK, "first": CATEGORIES[0]}
     chart = (PAGE / "chart.json").read_text(encoding="utf-8")
     text = re.sub(r'"\$(\w+)"', lambda found: json.dumps(colours[found[1]]), chart)
     config: dict[str, Any] = json.loads(text)
-    config["axis"] |= {"titleLimit": pixels - _MARGINS, "labelLimit": _label_limit(pixels)}
+    config["axis"] |= {"titleLimit": pixels - _MARGINS, "labelLimit": max(150, pixels * 0.45)}
     config["axisX"] |= {**of_x, "tickCount": max(3, min(10, round(pixels / 70)))}
+    config["legend"]["columns"] = columns
     return {
         **config,
         "background": "white",

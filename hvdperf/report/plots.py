@@ -210,7 +210,7 @@ def stacked(table: Table, y: str, *lengths: str, part: str = "", unit: str = "se
     if part:
         (length,), columns = lengths, [{"calculate": f"datum.{part}", "as": "part"}]
         domain = sorted({str(row[part]) for row in table.rows})
-    legend = {"title": None, "orient": "bottom", "columns": 4}
+    legend = {"title": None, "orient": "bottom"}
     sums = [{"op": "sum", "field": length, "as": "sum"}]
     tip = (table.column(y), Column("part", "part"), Column("sum", unit, digits=3))
     return layered(

@@ -68,11 +68,6 @@
         // Beside names on the left there is less room than a plot would like.
         const inside = width - Math.min(labelLimit(width), beside(spec, rows)) - MARGINS;
         const columns = Math.max(1, Math.floor(inside / (longest + SYMBOL)));
-        for (const {legend} of channels(spec, LEGENDS)) {
-            if (legend?.columns > columns) {
-                legend.columns = columns;
-            }
-        }
         const config = page.theme.chart(colours);
         Object.assign(config.axis, {titleLimit: width - MARGINS, labelLimit: labelLimit(width)});
         Object.assign(config.axisX, titleWidth(spec) > inside ? {titleAnchor: 'end'} : {}, {

@@ -13,7 +13,6 @@
     const names = [...form.querySelectorAll('select')].map(select => select.name);
     const texts = new Map();
     const shownAs = new Map();
-    let shownLines = '';
 
     function cellText(cell) {
         return cell.textContent;
@@ -68,7 +67,6 @@
             }
         }
         tell(chosen);
-        boardAnew();
         page.plots.look();
         if (reappears) {
             // Plots measure their place when the window changes, and a hidden one has no width.
@@ -91,15 +89,6 @@
         }
     }
 
-    function boardAnew() {
-        const left = lines.filter(line => !line.hidden);
-        const now = left.map(line => lines.indexOf(line)).join();
-        if (now !== shownLines) {
-            page.plots.again(board, left.length / Math.max(1, lines.length));
-        }
-        shownLines = now;
-    }
-
     function applyAndKeep() {
         apply();
         page.address.write(chosenInForm());
@@ -108,7 +97,6 @@
     page.filters = {
         start() {
             learn();
-            shownLines = lines.map((_, place) => place).join();
             choose.addEventListener('click', () => {
                 choose.setAttribute('aria-expanded', String(choose.getAttribute('aria-expanded') !== 'true'));
             });

@@ -5,7 +5,6 @@
     const AHEAD = '600px';
     const figures = [...document.querySelectorAll('.figure')].filter(figure => figure.querySelector('.plot'));
     const waiting = new Set();
-    const heights = new Map();
     let busy = false;
 
     const observer = new IntersectionObserver(seen, {rootMargin: AHEAD});
@@ -99,9 +98,6 @@
         const spec = page.withVerdicts(page.json(figure.querySelector('.spec')), rows, colours);
         delete spec.usermeta;
         Object.assign(spec, {data: {name: 'table', values: rows}}, changes);
-        if (heights.has(figure) && typeof spec.height === 'number') {
-            spec.height = Math.max(60, Math.round(spec.height * heights.get(figure)));
-        }
         const errors = [];
         const result = await vegaEmbed(place, spec, {
             mode: 'vega-lite',
@@ -138,13 +134,6 @@
         },
         all() {
             return Promise.all(figures.map(draw));
-        },
-        /* share: of the table's rows that are left. */
-        again(figure, share) {
-            if (figures.includes(figure)) {
-                heights.set(figure, share);
-                delete figure.dataset.drawnIn;
-            }
         },
     };
 
