@@ -349,16 +349,10 @@ def _session(archive: Archive) -> str:
     """Return a line such as `20260131T235959Z-4711: profile smoke, AMD EPYC, 2 cores, ...: 3
     PASS`."""
     known, session = archive.fingerprint, archive.session
-    parts = (
-        f"profile {session.profile}" if session is not None else "",
-        known["cpu_model"],
-        words.plural(known["cores"], "core"),
-        words.plural(known["gpus"], "GPU") if known["gpus"] else "",
-        f"TensorFlow {known['tensorflow']}",
-        f"Horovod {known['horovod']}",
-    )
+    profile = "" if session is None else f"profile {session.profile}, "
+    where = f"{profile}{words.machine(known)}, {words.stack(known)}"
     verdicts = verdict.counted(Counter(case.verdict for case in archive.cases))
-    return f"{archive.name}: {', '.join(filter(None, parts))}: {verdicts}"
+    return f"{archive.name}: {where}: {verdicts}"
 
 
 def _warnings(a: Archive, b: Archive, changed: Sequence[str]) -> Iterator[str]:

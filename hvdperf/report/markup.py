@@ -36,7 +36,6 @@ _SPARE_BYTES = 16 * 1024
 _ROWS_OF_A_SECTION = 200
 _OUTPUT_LINES = 40
 _LONGEST_TEXT = 2000
-_NAMED = 20
 _CLOSING = "</details>\n\n"
 # Markup inside a line and at its beginning. An underscore inside a word is no markup.
 _MARKUP = re.compile(r"[\\`*\[\]<>&~$|]|(?<![^\W_])_|_(?![^\W_])|^[-+#]")
@@ -45,10 +44,9 @@ _NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of the summary, written whole or not at all. name: its name in the list of parts that
-    are left out. closing: text that has to follow if the summary ends here."""
+    """A part of the summary, written whole or not at all. closing: text that has to follow if the
+    summary ends here."""
 
-    name: str
     text: str
     closing: str = ""
 
@@ -60,8 +58,8 @@ def markdown(report: Report) -> str:
     for i, part in enumerate(parts):
         left -= len(part.text.encode())
         if left < 0:
-            last = parts[i - 1].closing + _left_out([part.name for part in parts[i:] if part.name])
-            return "".join(part.text for part in parts[:i]) + last
+            more = f"{len(parts) - i} parts are left out to keep the summary small: see the page."
+            return "".join(part.text for part in parts[:i]) + parts[i - 1].closing + _block(more)
     return "".join(part.text for part in parts)
 
 
@@ -99,20 +97,19 @@ def _fence(text: str, least: int) -> str:
 
 
 def _parts(report: Report) -> Iterator[_Part]:
-    yield _Part("", _headline(report))
+    yield _Part(_headline(report))
     if report.facts:
         rows = [f"| {line(name)} | {_cell(fact)} |" for name, fact in report.facts.items()]
-        yield _Part("facts", _block("| | |", "|---|---|", *rows))
+        yield _Part(_block("| | |", "|---|---|", *rows))
     for kind, warnings in (("Warning", report.warnings), ("Left out", report.left_out)):
         for warning in warnings:
-            yield _Part("a warning", _block(f"> **{kind}**: {line(warning)}"))
+            yield _Part(_block(f"> **{kind}**: {line(warning)}"))
     if report.overview is not None:
-        overview = _figure("##", report.overview, _table(report.overview.table))
-        yield _Part("the table of throughputs", overview)
+        yield _Part(_figure("##", report.overview, _table(report.overview.table)))
     yield from _not_passed(report)
     yield from _next_steps(report)
     yield from _infos(report)
-    yield _Part("the table of all cases", _figure("##", report.board, _table(report.board.table)))
+    yield _Part(_figure("##", report.board, _table(report.board.table)))
     for section in report.sections:
         yield from _section(section)
 
@@ -136,14 +133,13 @@ def _not_passed(report: Report) -> Iterator[_Part]:
             output = [each for text in note.output for each in text.expandtabs().splitlines()]
             if output:
                 blocks.append(fenced(each[:_LONGEST_TEXT] for each in output[-_OUTPUT_LINES:]))
-            yield _Part(f"why {note.case} did not pass", "".join(map(_block, blocks)))
+            yield _Part("".join(map(_block, blocks)))
             title = ""
 
 
 def _next_steps(report: Report) -> Iterator[_Part]:
     if report.next_steps:
-        lines = _block(fenced(report.next_steps))
-        yield _Part("what to type next", _block("## What to type next") + lines)
+        yield _Part(_block("## What to type next") + _block(fenced(report.next_steps)))
 
 
 def _infos(report: Report) -> Iterator[_Part]:
@@ -155,7 +151,7 @@ def _infos(report: Report) -> Iterator[_Part]:
     )
     for reason, count in reasons.items():
         said = f"**{Verdict.INFO.value}** ({count}): {line(reason)}"
-        yield _Part("why cases are not judged", _block(said))
+        yield _Part(_block(said))
 
 
 def _section(section: Section) -> Iterator[_Part]:
@@ -164,7 +160,7 @@ def _section(section: Section) -> Iterator[_Part]:
     opening = _block("<details>", f"<summary>{escape(_short(section.title))}</summary>")
     missing = "" if section.figures else line(section.missing)
     text = opening + _block(line(section.intro)) + _block(missing)
-    yield _Part(section.title, text, _CLOSING)
+    yield _Part(text, _CLOSING)
     # Two plots of the same numbers have equal tables, of which only the first is written.
     told: list[Figure] = []
     for figure in section.figures:
@@ -176,8 +172,8 @@ def _section(section: Section) -> Iterator[_Part]:
         else:
             table = _table(figure.table)
         told.append(figure)
-        yield _Part(figure.title, _figure("###", figure, table), _CLOSING)
-    yield _Part("", _CLOSING)
+        yield _Part(_figure("###", figure, table), _CLOSING)
+    yield _Part(_CLOSING)
 
 
 def _figure(level: str, figure: Figure, table: str) -> str:
@@ -216,12 +212,6 @@ def _short(text: str, most: int = _LONGEST_TEXT) -> str:
 def _block(*lines: str) -> str:
     """Return the lines and an empty one; return "" if all lines are empty."""
     return "\n".join((*lines, "", "")) if any(lines) else ""
-
-
-def _left_out(names: Sequence[str]) -> str:
-    told = ", ".join(dict.fromkeys(line(_short(name, 60)) for name in names[:_NAMED]))
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return _block(f"Left out to keep the summary small: {told}{more}.")
 
 
 # LaTeX -----------------------------------------------------------------------------------------

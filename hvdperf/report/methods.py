@@ -36,8 +36,6 @@ _NAMES = {
     Strategy.SINGLE: "TensorFlow without distribution",
     Strategy.BARE: "MPI without a framework",
 }
-# A fingerprint's value for a text that the host does not report.
-UNKNOWN = "unknown"
 _VERSIONS = {
     "python": "Python ",
     "tensorflow": "TensorFlow ",
@@ -126,28 +124,18 @@ def _stopping(session: SessionDocument, cases: Sequence[Case]) -> str | None:
 
 
 def _machine(known: Fingerprint, session: SessionDocument | None) -> dict[str, object]:
-    hosts = 1 if session is None else len(session.hosts)
-    whose = "The host has" if hosts <= 1 else f"Of the {hosts} hosts, that of rank 0 has"
-    parts = [processor(known) + (f", with SMT {known['smt']}" if known["smt"] else "")]
-    if known["gpus"]:
-        models, drivers = (" and ".join(known[key]) for key in ("gpu_model", "gpu_driver"))
-        parts.append(f"{words.plural(known['gpus'], 'GPU')} ({models}; driver {drivers})")
-    parts += [f"{known['memory_gib']} GiB of memory"] if known["memory_gib"] else []
-    system = [] if known["kernel"] == UNKNOWN else [f"Linux {known['kernel']}"]
-    system += [f"in a container ({known['container']})"] if known["container"] else []
-    runs = f"; it runs {', '.join(system)}" if system else ""
-    return {"machine": f"{whose} {', '.join(parts)}{runs}"}
-
-
-def processor(known: Fingerprint) -> str:
-    """Return the number of cores and, if it is known, their model."""
-    model = "" if known["cpu_model"] == UNKNOWN else f" ({known['cpu_model']})"
-    return f"{words.plural(known['cores'], 'core')}{model}"
+    parts = [words.machine(known, 1 if session is None else len(session.hosts))]
+    parts += [f"SMT {known['smt']}"] if known["smt"] else []
+    parts += [f"Linux {known['kernel']}"] if known["kernel"] != "unknown" else []
+    parts += [f"in a container ({known['container']})"] if known["container"] else []
+    return {"machine": ", ".join(parts)}
 
 
 def _versions(known: Fingerprint) -> dict[str, object]:
     values: Mapping[str, object] = known
     versions = {key: f"{name}{values[key]}" for key, name in _VERSIONS.items() if values[key]}
+    if known["gpu_driver"]:
+        versions["gpu_driver"] = f"GPU driver {' and '.join(known['gpu_driver'])}"
     if known["horovod_built_with"]:
         versions["horovod"] += f" (built with {', '.join(known['horovod_built_with'])})"
     fusion = known["horovod_fusion_threshold_bytes"]

@@ -24,7 +24,6 @@ from hvdperf.records.outcome import throughputs
 from hvdperf.report import plots, words
 from hvdperf.report.cases import asked, at_95, number
 from hvdperf.report.content import Field, Figure, Plot, Row, Table, Value, cells_of, interval, value
-from hvdperf.report.methods import processor
 from hvdperf.report.sections import scaling, wall_time
 
 # A reader of a paper looks at no more.
@@ -210,17 +209,9 @@ def _with_width(width: int, model: str) -> str:
 
 def measured_on(archive: Archive) -> str:
     """Return a sentence on the machine and the stack."""
-    known, session = archive.fingerprint, archive.session
-    hosts = len(session.hosts) if session is not None else 0
-    of_hosts = f"{words.plural(hosts, 'host')}; that of rank 0 has " if hosts > 1 else ""
-    parts = [processor(known)]
-    if known["gpus"]:
-        parts.insert(
-            0, f"{words.plural(known['gpus'], 'GPU')} ({' and '.join(known['gpu_model'])})"
-        )
-    versions = (f"TensorFlow {known['tensorflow']}", f"Horovod {known['horovod']}")
-    stack = ", ".join(filter(None, (*versions, known["mpi_library"])))
-    return f"Measured on {of_hosts}{' and '.join(parts)} with {stack}."
+    hosts = 1 if archive.session is None else len(archive.session.hosts)
+    known = archive.fingerprint
+    return f"Measured with {words.stack(known)} on {words.machine(known, hosts)}."
 
 
 # Figures ---------------------------------------------------------------------------------------

@@ -366,18 +366,11 @@ def named_apart(sections: Iterable[Section]) -> tuple[Section, ...]:
 def _facts(archive: Archive) -> dict[str, str]:
     """Return facts about the session in a few words each, by name."""
     known, session = archive.fingerprint, archive.session
-    cpu = (
-        f"{words.plural(known['cores'], 'core')} of {known['cpu_model']}, {known['memory_gib']} GiB"
-    )
-    gpus = f"{known['gpus']} x {', '.join(known['gpu_model'])}; " if known["gpus"] else ""
-    stack = [f"TensorFlow {known['tensorflow']}", f"Horovod {known['horovod']}"]
-    # mpi_library is None if Horovod was built without MPI.
-    stack += filter(None, [known["mpi_library"]])
     facts = {}
     if session is not None:
         facts["began"] = began(session)
         facts["host" if len(session.hosts) == 1 else "hosts"] = ", ".join(session.hosts)
-    facts |= {"machine": f"{gpus}{cpu}", "stack": ", ".join(stack)}
+    facts |= {"machine": words.machine(known), "stack": words.stack(known)}
     if session is not None:
         facts["ranks"] = session.launched
         facts["world sizes"] = ", ".join(map(str, session.world_sizes))

@@ -10,6 +10,7 @@ from hvdperf.interim import confidence_of_verdicts
 from hvdperf.models.registry import NETWORKS, Scale
 from hvdperf.plan.arms import SWEEP, Workload
 from hvdperf.records.documents import Case, SessionDocument
+from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.report.content import Column, Value
 from hvdperf.stats import Interval
 from hvdperf.verdict import is_bounded
@@ -95,6 +96,21 @@ def workload_labels(workloads: Iterable[Workload], name_of: Callable[[str], str]
 def slug(*parts: object) -> str:
     """Return a name for a figure, made of a-z, 0-9, "_" and "-"."""
     return "-".join(re.sub(r"[^a-z0-9_]+", "-", str(part).lower()).strip("-") for part in parts)
+
+
+def machine(known: Fingerprint, hosts: int = 1) -> str:
+    """Return the hardware, such as `2 x H100; 64 cores of AMD EPYC, 503 GiB`. hosts: how many."""
+    of_hosts = f"{hosts} hosts, of which that of rank 0 has " if hosts > 1 else ""
+    gpus = f"{known['gpus']} x {', '.join(known['gpu_model'])}; " if known["gpus"] else ""
+    model = f" of {known['cpu_model']}" if known["cpu_model"] != "unknown" else ""
+    memory = f", {known['memory_gib']} GiB" if known["memory_gib"] else ""
+    return f"{of_hosts}{gpus}{plural(known['cores'], 'core')}{model}{memory}"
+
+
+def stack(known: Fingerprint) -> str:
+    """Return the versions, without that of MPI if Horovod was built without it."""
+    versions = (f"TensorFlow {known['tensorflow']}", f"Horovod {known['horovod']}")
+    return ", ".join(filter(None, (*versions, known["mpi_library"])))
 
 
 # Of every result in sentences, tables and plots; verdicts may need another level.

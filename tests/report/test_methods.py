@@ -89,9 +89,10 @@ def test_machine_and_software_are_those_of_the_fingerprint(tmp_path):
     known |= {f"horovod_{name}": value for name, value in horovod.items()}
     text = said(with_known(archive_with(tmp_path), **known, nccl="2.21.5"))
     assert "64 cores" in text
-    assert "2 GPUs (H100; driver 550.1)" in text
+    assert "2 x H100; " in text
     assert "TensorFlow 2.18.1, Keras 3.15.1, NumPy 2.0.2, Horovod 0.28.1" in text
     assert "NCCL 2.21.5" in text
+    assert "GPU driver 550.1" in text
     assert "CUDA" not in text
     assert "a fusion threshold of 64 MiB, a cycle time of" in text
     assert "and HOROVOD_AUTOTUNE=1." in text
