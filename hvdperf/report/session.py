@@ -170,7 +170,7 @@ def _document(archive: Archive) -> SessionDocument:
 def _one_document(documents: Sequence[SessionDocument]) -> SessionDocument:
     """Return the document of all sessions together. Nothing is said of looks, since no look decided
     the figures."""
-    first, last = documents[0], documents[-1]
+    first = documents[0]
     return replace(
         first,
         session=f"{first.session} and {words.plural(len(documents) - 1, 'other')}",
@@ -182,12 +182,9 @@ def _one_document(documents: Sequence[SessionDocument]) -> SessionDocument:
         exit_status=max((each.exit_status or 0 for each in documents), default=0),
         elapsed_seconds=sum(each.elapsed_seconds for each in documents),
         timed_seconds=sum(each.timed_seconds for each in documents),
-        budget_spent_seconds=sum(each.budget_spent_seconds for each in documents),
-        written_at=last.written_at,
         unfit=tuple(dict.fromkeys(line for each in documents for line in each.unfit)),
         disturbances=tuple(one for each in documents for one in each.disturbances),
         resumed_at=(),
-        taken_over=(),
         verdicts=None,
         precision=0.0,
         next_steps=(),
@@ -231,7 +228,7 @@ def _pooled_case(cases: Sequence[Case]) -> Case:
         cause=None,
         taken_over=False,
     )
-    return replace(cases[0], outcome=outcome, written_at=cases[-1].written_at)
+    return replace(cases[0], outcome=outcome)
 
 
 def between(figures: Sequence[Interval]) -> float:

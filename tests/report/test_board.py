@@ -204,13 +204,6 @@ def test_a_row_has_the_throughput_of_all_replicas_and_the_ratios(tmp_path):
     assert "resnet_50_s 90 %" in figure.lead
 
 
-def test_every_network_has_its_rows():
-    both = (outcome(weak_scaling(each, 2), [0.9] * 6) for each in (WORKLOAD, OTHER))
-    rows = known(overview(cases_with(*both))).table.rows
-    assert [row["model"] for row in rows] == ["resnet_50_s"] * 2 + ["vgg_16_s"] * 2
-    assert [row["world_size"] for row in rows] == [1, 2, 1, 2]
-
-
 @pytest.mark.parametrize(("batch", "told"), [(1, 1), (32, 0)])
 def test_a_script_whose_steps_count_as_samples_is_named(batch, told):
     script = Workload("train.py", SCRIPT, input_size=0, batch=batch)
@@ -326,10 +319,3 @@ def test_a_against_a_is_no_parity_but_shows_tonights_noise():
     assert_sound(section)
     (row,) = section.figures[0].table.rows
     assert row["minimum_detectable_effect"] == 100 * smallest_detectable_effect(known(case.figure))
-
-
-def test_an_a_a_case_that_differs_is_called_so():
-    noisy = outcome(aa(WORKLOAD, 2), [0.8] * 6, Band(0.9, 1.1), Verdict.INVALID, "they differ")
-    (figure,) = board.trust(cases_with(noisy)).figures
-    assert figure.says.endswith("0.800 [0.800, 0.800] INVALID. Intervals: 95 % confidence.")
-    assert "do not differ" not in figure.says

@@ -95,15 +95,6 @@ def test_curves_are_means_over_ranks_and_medians_over_rounds():
     assert "'line'" in str(figure.plot)
 
 
-def test_a_curve_of_two_points_has_its_axis_of_samples():
-    short = [with_curves(case, every_steps=200) for case in recorded(*REAL)]
-    figure = figures(*short)["convergence-curve-epochs"]
-    own = [row for row in figure.table.rows if row["arm"] == "horovod, 2 ranks"]
-    assert len(own) == 2
-    assert figure.plot is not None
-    assert figure.plot["encoding"]["x"]["field"] == "samples"
-
-
 def test_losses_that_are_none_are_left_out():
     def diverge(document: dict[str, Any]) -> None:
         for launch in launches_in(document):

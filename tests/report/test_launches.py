@@ -13,7 +13,7 @@ from scipy.stats import theilslopes
 
 from hvdperf.plan.arms import AA, AGAINST, BlockKind, Schedule, Side
 from hvdperf.plan.comparisons import Question
-from hvdperf.plan.questions import memory, parity, startup, weak_scaling
+from hvdperf.plan.questions import memory, parity, weak_scaling
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import Outcome, each_launch
 from hvdperf.records.rounds import Run
@@ -190,11 +190,6 @@ def test_phases_are_medians_of_the_slowest_ranks():
         every += seconds
     assert row["all_phases"] == pytest.approx(every)
     assert (row["arm"], row["beside"]) == ("horovod, 2 ranks", "nothing")
-
-
-def test_four_questions_on_the_same_starts_count_them_once():
-    (row,) = starts(*(case_with(outcome(each, [1.0] * 3)) for each in startup(WORKLOAD, 2)))
-    assert row["launches"] == 3
 
 
 def test_arms_that_start_beside_others_are_rows_of_their_own():

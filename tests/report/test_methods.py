@@ -116,16 +116,6 @@ def test_rounds_launches_and_blocks_are_counted(tmp_path):
         assert missing not in text
 
 
-def test_a_launch_that_cases_share_counts_once(tmp_path):
-    archive = archive_with(tmp_path)
-    (case,) = archive.cases
-    alone, twice = (
-        next(each for each in methods(one) if "every arm was launched" in each)
-        for one in (archive, replace(archive, cases=(case, case)))
-    )
-    assert alone == twice
-
-
 def test_two_stacks_are_named_and_judged_by_their_own_rule(tmp_path):
     asked = known(against(weak_scaling(WORKLOAD, 2)))
     archive = archive_with(

@@ -139,17 +139,6 @@ def saved(page: Page, figure: str, what: str) -> tuple[str, bytes]:
 # Plots and numbers ------------------------------------------------------------------------------
 
 
-def test_every_figure_is_drawn_when_it_is_looked_at(page: Page) -> None:
-    unfold(page)
-    figures = drawn_figures(USUAL)
-    for figure in figures:
-        page.locator(f"#{figure.name}").scroll_into_view_if_needed()
-        page.locator(f"#{figure.name}[data-drawn]").wait_for()
-    assert page.locator("[data-drawn=true]").count() == len(figures)
-    assert page.locator(".plot svg").count() == len(figures)
-    assert page.locator(".failed:visible").count() == 0
-
-
 @pytest.mark.parametrize("name", ["usual", "hostile", "session"])
 def test_tables_and_plots_have_captions_row_headers_and_the_numbers_of_the_report(
     blank: Page, name: str, reports: dict[str, Report]

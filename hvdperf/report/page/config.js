@@ -31,21 +31,12 @@
     const channels = (spec, names) =>
         parts(spec).flatMap(part => names.map(name => part.encoding[name])).filter(Boolean);
 
-    /* How many names the channels have to show, and the width of the longest in pixels. */
-    function labels(found, rows) {
+    /* The width in pixels of the longest name that the channels have to show. */
+    function widest(found, rows) {
         // What transforms make is in no row; its domain tells it.
-        const names = new Set(found.flatMap(({datum, field, scale}) => scale?.domain
-            ? scale.domain.map(String)
-            : field ? rows.map(row => String(row[field])) : [String(datum)]
-        ));
-        return {count: names.size, width: LETTER * Math.max(1, ...[...names].map(name => name.length))};
-    }
-
-    /* Names along x lie, unless they would lie on each other. */
-    function angle(spec, rows, width) {
-        const named = channels(spec, ['x']).filter(each => ['nominal', 'ordinal'].includes(each.type));
-        const {count, width: each} = labels(named, rows);
-        return count * (each + 10) > 0.85 * width ? -35 : 0;
+        const names = found.flatMap(({datum, field, scale}) =>
+            scale?.domain ?? (field ? rows.map(row => row[field]) : [datum]));
+        return LETTER * names.reduce((most, name) => Math.max(most, String(name).length), 1);
     }
 
     const labelLimit = width => Math.max(150, width * 0.34);
@@ -53,7 +44,7 @@
     /* The width of the names along y; numbers are short. */
     function beside(spec, rows) {
         const named = channels(spec, ['y']).filter(each => ['nominal', 'ordinal'].includes(each.type));
-        return named.length ? labels(named, rows).width : NUMBERS;
+        return named.length ? widest(named, rows) : NUMBERS;
     }
 
     /* Of the title below: a longer one than the axis begins below the names on the left. */
@@ -64,7 +55,7 @@
 
     /* width: in pixels, of what the plot has; legends take as many columns as fit. */
     page.vegaConfig = (colours, width, spec, rows) => {
-        const longest = labels(channels(spec, LEGENDS), rows).width;
+        const longest = widest(channels(spec, LEGENDS), rows);
         // Beside names on the left there is less room than a plot would like.
         const inside = width - Math.min(labelLimit(width), beside(spec, rows)) - MARGINS;
         const columns = Math.max(1, Math.floor(inside / (longest + SYMBOL)));
@@ -73,7 +64,6 @@
         Object.assign(config.axisX, titleWidth(spec) > inside ? {titleAnchor: 'end'} : {}, {
             tickCount: Math.min(10, Math.max(3, Math.round(width / 90))),
         });
-        config.axisXDiscrete.labelAngle = angle(spec, rows, width);
         Object.assign(config.legend, {columns, labelLimit: Math.min(320, width - 40)});
         return config;
     };
@@ -88,36 +78,16 @@
         return compiled;
     };
 
-    /* Wherever a plot tells verdicts apart without saying how, by colours and shapes of the page. */
+    /* Verdicts have the colours and shapes of the page. */
     page.withVerdicts = (spec, rows, colours) => {
-        const present = Object.keys(VERDICTS).filter(
-            word => rows.some(row => row.verdict === word)
-        );
-        const range = {
-            colour: present.map(word => colours[VERDICTS[word].colour]),
-            shape: present.map(word => VERDICTS[word].shape),
-        };
-        parts(spec).forEach(scale);
+        const domain = Object.keys(VERDICTS).filter(word => rows.some(row => row.verdict === word));
+        const own = names => channels(spec, names).filter(each => each.field === 'verdict');
+        for (const channel of own(COLOURED)) {
+            channel.scale = {domain, range: domain.map(word => colours[VERDICTS[word].colour])};
+        }
+        for (const channel of own(['shape'])) {
+            channel.scale = {domain, range: domain.map(word => VERDICTS[word].shape)};
+        }
         return spec;
-
-        function scale(part) {
-            const channels = part.encoding;
-            const coloured = COLOURED.filter(name => isVerdict(channels[name]));
-            coloured.forEach(name => {
-                channels[name].scale = {domain: present, range: range.colour};
-            });
-            const mark = part.mark?.type ?? part.mark;
-            if (mark === 'point' && coloured.length && !channels.shape) {
-                channels.shape = {...channels[coloured[0]]};
-                delete channels.shape.scale;
-            }
-            if (isVerdict(channels.shape)) {
-                channels.shape.scale = {domain: present, range: range.shape};
-            }
-        }
-
-        function isVerdict(channel) {
-            return channel?.field === 'verdict' && channel.scale === undefined;
-        }
     };
 }
