@@ -387,19 +387,18 @@ def _against(archive: Archive) -> str:
 
 def _too_few(found: Sequence[Pair], trainings: Mapping[str, Training]) -> Iterator[str]:
     """Yield lines on figures without an interval, with the commands that measure enough."""
-    few = [pair for pair in found if pair.changed.kind is Kind.UNKNOWN]
+    few = [pair.case.name for pair in found if pair.changed.kind is Kind.UNKNOWN]
+    short = [changed for changed, _ in trainings.values() if changed.kind is Kind.UNKNOWN]
+    needs = f"without an interval: each session needs {FEWEST_ROUNDS} rounds"
     if few:
         yield (
-            f"{words.plural(len(few), 'case')} without an interval, such as {few[0].case.name}: "
-            f"each session needs {FEWEST_ROUNDS} rounds; pytest perf/ "
+            f"{words.plural(len(few), 'case')} {needs}, such as {few[0]}; pytest perf/ "
             f"{' '.join(resuming('SESSION', 10))} goes on with what is undecided"
         )
-    short = [changed for changed, _ in trainings.values() if changed.kind is Kind.UNKNOWN]
     if short:
         yield (
-            f"{words.plural(len(short), 'throughput')} without an interval: each session needs "
-            f"{FEWEST_ROUNDS} rounds, and a case that is clear has three; pytest perf/ --profile "
-            "history measures eight"
+            f"{words.plural(len(short), 'throughput')} {needs}, and a case that is clear has "
+            "three; pytest perf/ --profile history measures eight"
         )
 
 

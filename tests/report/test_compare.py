@@ -380,7 +380,7 @@ def test_what_no_bounds_can_answer_names_the_command_that_measures_enough(tmp_pa
     assert (told["ratio"], told["word"]) == (pytest.approx(1), "too few rounds")
     assert told["lower"] is told["upper"] is told["lower_b"] is told["upper_b"] is None
     said = " ".join(made.warnings)
-    assert f"1 case without an interval, such as {WEAK.name}: each session needs 4 rounds" in said
+    assert f"1 case without an interval: each session needs 4 rounds, such as {WEAK.name};" in said
     assert "pytest perf/ --resume SESSION --budget 10" in said
     assert "2 throughputs without an interval" in said
     assert "pytest perf/ --profile history measures eight" in said

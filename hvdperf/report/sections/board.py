@@ -380,8 +380,15 @@ def _figures(cases: Sequence[Case]) -> tuple[Figure, ...]:
 
 
 def _figure(
-    name: str, title: str, cases: Sequence[Case], meant: str, tags: Mapping[str, str]
+    name: str,
+    title: str,
+    cases: Sequence[Case],
+    meant: str,
+    tags: Mapping[str, str],
+    *more: Field[Case],
 ) -> Figure:
+    """Return the figure of these cases, each result over its band. meant: what a result is. more:
+    fields of the table."""
     labels = words.workload_labels(case.workload for case in cases)
     # A throughput is not a ratio, and has no ideal.
     unit = "samples/s" if cases[0].question.spec.rule is verdict.SpeedFloor else ""
@@ -398,6 +405,7 @@ def _figure(
         value("high", "at most", lambda case: case.limit.at_most, unit, digits),
         value("rounds", "rounds", lambda case: case.outcome.judgement.rounds),
         value("verdict", "verdict", lambda case: case.verdict.value),
+        *more,
     )
     said = words.several(
         f"{case.name} {words.shown(at_95(case))}"
@@ -436,25 +444,12 @@ def trust(cases: Sequence[Case]) -> Section:
     alike = [
         case for case in cases if case.judged_as is JudgedAs.AA_PAIR and case.figure is not None
     ]
-    said = words.several(
-        f"{case.name} {words.shown(at_95(case))} {case.verdict.value}" for case in alike
-    )
-    figure = Figure(
-        "aa",
-        "A/A: two groups of the same arm",
-        f"Two groups of the same arm each: {said}.{words.INTERVALS}",
-        Table.of(
-            alike,
-            value("case", "case", lambda case: case.name),
-            interval("ratio", "ratio", at_95, bounds=("lower", "upper")),
-            EFFECT,
-            value("verdict", "verdict", lambda case: case.verdict.value),
-        ),
-    )
+    title, meant = "A/A: two groups of the same arm", "ratio of two groups of the same arm"
+    figures = (_figure("aa", title, alike, meant, {}, EFFECT),) if alike else ()
     return Section(
         "trust",
         "Trust",
         "An A/A case compares an arm with itself: any difference is the noise of this session.",
-        (figure,) if alike else (),
+        figures,
         "This session has no A/A case.",
     )

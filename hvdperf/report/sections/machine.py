@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 
 from hvdperf.machine.disturbance import DISTURBED_ABOVE, Disturbance, together
 from hvdperf.records.documents import CULPRITS_KEPT, SessionDocument
@@ -98,10 +99,7 @@ SHARES = {
 
 ROUNDS: tuple[Field[Disturbance], ...] = (
     value("minute", "begun", lambda each: each.at / 60, "min", 1),
-    value("foreign", SHARES["foreign"], lambda each: each.foreign_share, digits=3),
-    value("taken", SHARES["taken"], lambda each: each.taken_share, digits=3),
-    value("wait", SHARES["wait"], lambda each: each.wait_share, digits=3),
-    value("steal", SHARES["steal"], lambda each: each.steal_share, digits=3),
+    *(value(key, title, attrgetter(f"{key}_share"), digits=3) for key, title in SHARES.items()),
     value("throttled", "stopped by a quota", lambda each: each.usage.throttled_seconds, "s", 2),
     value("mhz", "frequency", lambda each: each.mhz, "MHz", 0),
 )
