@@ -89,18 +89,15 @@ def environment(*own: Path) -> Environment:
 
 def _choices(report: Report) -> Mapping[str, Sequence[tuple[str, int]]]:
     """Return the values of each filter with their numbers of cases, by key of the columns."""
-    columns = {column.key: column for column in report.board.table.columns}
+    table, order = report.board.table, list(_VERDICTS)
     found = {}
     for key in CHOSEN_BY:
-        values = [row[key] for row in report.board.table.rows if key in columns]
-        counts = Counter(value for value in values if value is not None)
+        counts = Counter(row[key] for row in table.rows if row.get(key) is not None)
         known = list(counts)
-        if key == "verdict":
-            known.sort(key=[*_VERDICTS, *known].index)
-        elif key != "question":
-            known.sort(key=lambda value: (isinstance(value, str), value))
+        if key != "question":
+            known.sort(key=lambda value: (value in order and order.index(str(value)), value))
         found[key] = [
-            (texts.value_text(value, columns[key].digits), counts[value]) for value in known
+            (texts.value_text(value, table.column(key).digits), counts[value]) for value in known
         ]
     return found
 

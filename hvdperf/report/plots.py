@@ -164,16 +164,12 @@ def curve(
     *behind: Layer,
     sides: Sequence[str] = (),
     domain: Sequence[Value] = (),
-    tip: Sequence[str] = (),
-    **more: Any,
 ) -> Plot:
     """Return a plot of lines with points and their intervals. by: the column whose values each have
     a line. behind: layers behind the lines. sides: as in `interval`, in place of `by`. domain: the
-    values of `by` in all plots with the same colours. tip: keys of the tooltip's columns, by
-    default all that people see, or those of the sides. more: of the plot."""
+    values of `by` in all plots with the same colours."""
     apart = _distinguished(table, by, domain, sides)
     few = len(drawn(table)) <= MANY_POINTS
-    columns = [table.column(key) for key in tip] or ([] if sides else table.seen)
     return layered(
         *behind,
         *_ranges("y", _bounds(table, y, sides), color=apart),
@@ -183,12 +179,11 @@ def curve(
             {"type": "point", "size": 40 if few else 4},
             y=y,
             color=apart,
-            tooltip=tooltip([*columns, *(SIDE_BY_SIDE if sides else ())]),
+            tooltip=tooltip((table.column(x["field"]), *SIDE_BY_SIDE) if sides else table.seen),
             **({"shape": apart} if few else {}),
         ),
         encoding={"x": x},
         transform=_transforms(table, sides),
-        **more,
     )
 
 

@@ -39,7 +39,7 @@
         return LETTER * names.reduce((most, name) => Math.max(most, String(name).length), 1);
     }
 
-    const labelLimit = width => Math.max(150, width * 0.34);
+    const labelLimit = width => Math.max(180, width * 0.34);
 
     /* The width of the names along y; numbers are short. */
     function beside(spec, rows) {

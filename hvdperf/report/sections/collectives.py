@@ -147,7 +147,6 @@ def swept(case: Case, pairs: Sequence[Pair]) -> Figure:
             plots.axis(rows, "bytes", "size", scale={"type": "log", "base": 2}, axis=axis),
             plots.field("value", title="bus bandwidth in GB/s", scale={"type": "log"}),
             sides=tuple(SIDES),
-            tip=("size", "overhead"),
         ),
         {"world_size": str(n), "question": case.question.label},
     )
