@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.paths import ROOT
+from hvdperf.paths import CACHE, ROOT
 from hvdperf.records.documents import Kind
 from hvdperf.records.outcome import Measure
 from hvdperf.script import launch
@@ -29,7 +29,7 @@ from hvdperf.timeline.store import NIGHTS
 from hvdperf.verdict import Verdict
 from hvdperf.work.in_turn import in_turn
 from tests.script.test_terms import SAME, changed, made, of_steps
-from tests.support.whole_sessions import completed
+from tests.support.whole_sessions import MPIRUN, completed
 
 SCRIPTS = ROOT / "tests/support/scripts"
 COMMAND, OTHER = Command(()), Command((), "X=1")
@@ -198,14 +198,15 @@ def test_a_revision_is_run_beside_the_files_as_they_are(tmp_path: Path) -> None:
         git(own, "add", ".")
         git(own, "commit", "-qm", f"{number}")
     shutil.copytree(own / "lib", tmp_path / "elsewhere" / "lib")
-    launcher = str(Path(sys.executable).with_name("horovodrun"))
+    # All directories beside that of temporary files are mounted, and /tmp may have hundreds.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(CACHE)}
 
     def run(script: Path) -> subprocess.CompletedProcess[str]:
         words = [sys.executable, "-m", "hvdperf", "run", f"--results={tmp_path}"]
         # In a shell, and by absolute paths.
-        line = f"cd {own}; {launcher} -np 1 {sys.executable} {script}"
+        line = f"cd {own}; {MPIRUN} -np 1 {sys.executable} {script}"
         asked = ["--against=HEAD~1", "--steps=40", "--budget=0.01", "--", "bash", "-c", line]
-        return completed([*words, *asked], own, {**os.environ, "PYTHONPATH": str(ROOT)}, 240)
+        return completed([*words, *asked], own, environment, 240)
 
     done = run(own / "train.py")
     assert "only 1 round" in done.stdout, done.stderr
