@@ -50,20 +50,26 @@ CLONE = "clone"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the groups, which take longest, and end with the smallest files, so that all
-    workers end at about the same time. Files are dealt out in this order."""
-    groups = (LAUNCHES, HOSTS, CLONE, SESSIONS)
+    """Begin with the groups, which take longest, then with files that have a long test, and end
+    with the smallest files, so that all workers end at about the same time. Files are dealt out in
+    this order."""
+    groups = (LAUNCHES, HOSTS, SESSIONS, CLONE)
 
     def place(item: pytest.Item) -> tuple[int, int]:
         group = _group(item.nodeid.partition("::")[0])
-        return (groups.index(group), 0) if group in groups else (len(groups), -_size(item.path))
+        if group in groups:
+            return groups.index(group), 0
+        has_long, size = _looks(item.path)
+        return len(groups) + (not has_long), -size
 
     items.sort(key=place)
 
 
 @cache
-def _size(file: Path) -> int:
-    return file.stat().st_size
+def _looks(file: Path) -> tuple[bool, int]:
+    """Return whether a file has a test that takes long, and its length."""
+    text = file.read_text()
+    return "pytest.mark.long" in text, len(text)
 
 
 # Of imports and of thousands of tests nothing is garbage: to look for it takes a third of the time
