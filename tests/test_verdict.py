@@ -84,28 +84,6 @@ def test_the_limit_of_a_figure_is_the_one_that_decides():
     assert rule.limit(between) == rule.limit(None) == rule.pass_from
 
 
-def test_bounds_of_logarithms_become_bounds_of_ratios():
-    ratio = as_ratio(Interval(0.0, math.log(0.5), math.log(4.0), 0.025, 7))
-    assert (ratio.estimate, ratio.lower, ratio.upper) == pytest.approx((1.0, 0.5, 4.0))
-    assert (ratio.alpha, ratio.observations) == (0.025, 7)
-
-
-@pytest.mark.parametrize(
-    ("rule", "ratios", "verdict"),
-    [
-        (FLOOR, (0.91, 0.92, 0.93, 0.94, 0.95, 0.96), PASS),
-        (FLOOR, (0.81, 0.82, 0.83, 0.84, 0.85, 0.86), FAIL),
-        (FLOOR, (0.85, 0.95, 0.85, 0.95, 0.85, 0.95), INCONCLUSIVE),
-        (FLOOR, (*(0.95 + 0.001 * number for number in range(11)), 0.7), PASS),
-        (BAND, (0.98, 0.99, 1.0, 1.01, 1.02), PASS),
-        (BAND, (0.98, 0.99, 1.0, 1.01), INCONCLUSIVE),
-        (BAND, (1.10, 1.11, 1.12, 1.13, 1.14), FAIL),
-    ],
-)
-def test_rounds_are_judged_by_the_bounds_that_they_give(rule, ratios, verdict):
-    assert judge(logs(*ratios), rule).verdict is verdict
-
-
 def test_five_rounds_far_above_the_floor_are_inconclusive_and_say_why():
     judgement = judge(logs(0.99, 0.99, 0.99, 0.99, 0.99), Floor.at(0.1))
     assert judgement.verdict is Verdict.INCONCLUSIVE
