@@ -12,10 +12,12 @@ from hvdperf.verdict import REGRESSION, Noise, Verdict
 FALLS, LOSSES, _ = TABLES["falls"]
 OF_NODES, LOSSES_OF_NODES, _ = TABLES["nodes"]
 LOSSES_OF_GATES = TABLES["gate"][1]
+# Noises that lie between others.
+BETWEEN_OTHERS = ("3 %", "3 %, Student t5")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("differ", FALLS)
+@pytest.mark.parametrize("differ", [name for name in FALLS if name not in BETWEEN_OTHERS])
 def test_throughputs_fall_once_a_year_at_most_if_nothing_has_changed(differ: str) -> None:
     events, nights = false_events(FALLS[differ], 2)
     assert events <= 2
@@ -61,9 +63,9 @@ def test_all_cases_of_a_gate_are_judged_as_the_suite_judges_each(
 
 @pytest.mark.parametrize("gate", [Gate(*QUIET), Gate(*A), Gate(*A, nights=0.01)], ids=str)
 def test_a_gate_has_an_alarm_a_year_at_most_if_nothing_is_slower(gate: Gate) -> None:
-    alarms, fails = false_events(gate, 2)
-    assert alarms <= 2
-    assert gate == Gate(*QUIET) or fails > 100, "by one night each"
+    alarms, fails = false_events(gate, 1)
+    assert alarms <= 1
+    assert gate == Gate(*QUIET) or fails > 50, "by one night each"
 
 
 def test_a_gate_finds_half_the_speed_on_the_first_night_whatever_the_noise() -> None:
