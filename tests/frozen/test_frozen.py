@@ -80,7 +80,10 @@ def _are_equal(before: Any, now: Any) -> bool:
     return (NAMES.get(before, before) if isinstance(before, str) else before) == now  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("part", values.PARTS)
+@pytest.mark.parametrize(
+    "part",
+    [pytest.param(name, marks=[pytest.mark.long] * (name == "years")) for name in values.PARTS],
+)
 def test_values_are_those_that_were_frozen(part):
     today = json.loads(json.dumps(values.PARTS[part]()))
     assert list(differences(frozen()[part], today, f"/{part}")) == []
