@@ -190,6 +190,20 @@ def test_on_gpus_host_memory_is_no_transport_to_judge_by(stage):
     assert outcome.judgement.figure.estimate == pytest.approx(3.0)
 
 
+def test_a_step_that_exchanges_more_than_gradients_is_compared_with_no_step_without(stage):
+    def normalised(launched: Launch) -> None:
+        launched.metadata = [replace(rank, other_exchanges=4) for rank in launched.metadata]
+
+    stage.script.spoil = normalised
+    stacks = against(COMMUNICATION)
+    outcomes = stage.measure(COMMUNICATION, WEAK, stacks)
+    assert verdicts(outcomes) == {
+        COMMUNICATION: Verdict.INFO,
+        WEAK: Verdict.PASS,
+        stacks: Verdict.PASS,
+    }
+
+
 # Against another stack ------------------------------------------------------------------------
 
 
@@ -358,6 +372,14 @@ def test_replicas_that_differ_after_reproducible_training_are_invalid(stage, arm
     outcome = stage.measure(PARITY)[PARITY]
     assert outcome.judgement.verdict is Verdict.INVALID
     assert f"{arm.name}: replicas differ after reproducible training" in outcome.judgement.reason
+
+
+def test_shards_that_overlap_beside_one_replica_are_invalid(stage):
+    def whole(launched: Launch) -> None:
+        launched.evidence = [replace(rank, samples_of_a_pass=128) for rank in launched.evidence]
+
+    stage.script.spoil = whole
+    assert verdicts(stage.measure(WEAK, PARITY)) == {WEAK: Verdict.INVALID, PARITY: Verdict.PASS}
 
 
 def test_a_device_that_cannot_repeat_a_training_shows_nothing_of_two_strategies(stage):
@@ -554,6 +576,15 @@ def test_who_asks_for_precision_has_every_interval_of_a_speed_at_95_percent():
         assert rule.alpha == alpha
 
 
+def test_hosts_are_known_of_ranks_that_are_replicas_on_slots_of_the_session():
+    profile = Profile("a", (WORKLOAD.model,), WORKLOAD.dataset, batch=32, budget_s=1.0)
+    slots = place([Offer(rank, host, (0, 1)) for rank, host in enumerate("ab")])
+    rules = Rules(profile, Thresholds("made up", Path("made-up.toml"), ()), slots)
+    assert rules.hosts(WEAK) == ("a", "b")
+    mirrored = replace(PARITY, candidate=PARITY.reference)
+    assert rules.hosts(mirrored) == rules.hosts(weak_scaling(WORKLOAD, 4)) == ()
+
+
 @pytest.mark.parametrize(
     ("asked", "other", "not_that"),
     [(COMMUNICATION, "without exchange", "2 ranks"), (WEAK, "1 rank", "without exchange")],
@@ -675,6 +706,7 @@ def test_runs_are_refused_if_more_than_half_of_them_are_too_short(refused, said)
     assert outcome.breakdown is not None
     assert (TOO_SHORT in judgement.reason) is said
     assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert judgement.needs_longer_runs is said
     assert judgement.rounds == FIRST_LOOK
 
 
@@ -720,4 +752,5 @@ def test_above_a_band_the_reference_is_the_slower_side(stage):
         assert outcome.judgement.verdict is Verdict.FAIL
         assert outcome.cause is not None
         assert outcome.cause.of_reference is of_reference
-        assert outcome.cause.term
+        # Nine tenths of a step are inside of it.
+        assert outcome.cause.share == pytest.approx(0.9 * (max(factor, 1 / factor) - 1))
