@@ -1,5 +1,6 @@
 import math
 import random
+from dataclasses import replace
 from statistics import median
 
 import pytest
@@ -15,8 +16,10 @@ from hvdperf.verdict import (
     as_ratio,
     confidence,
     decide,
+    is_precise,
     judge,
     longer_side,
+    rounds_until_precise,
     smallest_detectable_effect,
     worst,
 )
@@ -121,6 +124,19 @@ def test_nine_of_ten_sessions_find_a_change_of_the_minimum_detectable_effect():
     found = sum(figure.lower * (1 + effect) > 1 for figure in figures)
     assert 0.86 < found / len(figures) < 0.94
     assert smallest_detectable_effect(Interval(0.9, 0.0, math.inf, 0.025, 5)) == math.inf
+
+
+def test_an_interval_twice_as_long_as_wanted_takes_four_times_the_rounds():
+    figure = Interval(1.0, 0.95, 1.1, 0.025, 8)
+    assert rounds_until_precise(figure, 8, 0.05) == pytest.approx(32)
+    assert rounds_until_precise(None, 8, 0.05) == math.inf
+    precise = [is_precise(figure, 0.11), is_precise(figure, 0.09), is_precise(None, 0.11)]
+    assert precise == [True, False, False]
+    unbounded = replace(figure, lower=0.0, upper=math.inf)
+    effects = [
+        Judgement(PASS, each, FLOOR, 8).detectable_effect for each in (figure, unbounded, None)
+    ]
+    assert effects == [pytest.approx(0.15), None, None]
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -123,11 +123,25 @@ def test_in_a_namespace_all_writes_succeed_and_nobody_sees_them(
     users: Users, within: Sequence[str]
 ) -> None:
     needs([*within, "unshare", *([] if os.geteuid() == 0 and not within else ["-Ur"]), "-m"])
-    done = users.run("sh", "-ec", _WRITES, within=within)
+    small, large = users.directory / "small", users.directory / "large"
+    small.touch()
+    large.write_bytes(bytes(2 << 20))
+    # Beside the scratch directory no overlay can be: there a large file can only be read.
+    beside = "cd ..; echo new > small; ! echo new > large"
+    done = users.run("sh", "-ec", _WRITES + beside, within=within)
     assert done.returncode == 0, done.stderr
+    assert (small.stat().st_size, large.stat().st_size) == (0, 2 << 20)
     assert (users.record / "place").read_text().strip() == str(users.top)
     assert (users.record / "kept").read_text() == "new\n"
     assert json.loads((users.record / "plan").read_text())["at"] == str(users.top)
+
+
+def test_where_no_overlay_can_be_files_can_only_be_read(users: Users) -> None:
+    needs(["unshare", "-Urm"])
+    # The kernel stacks no more than two overlays.
+    thrice = private.command(private.command([]))
+    done = users.run("sh", "-c", "cat kept.txt; echo new > kept.txt", within=thrice)
+    assert (done.stdout, done.returncode) == ("old", 2)
 
 
 def test_a_sandbox_without_namespaces_has_a_copy_and_landlock(users: Users) -> None:
@@ -236,7 +250,9 @@ def test_a_setuid_launcher_of_a_user_is_refused(
 def test_a_scratch_directory_is_there_until_its_process_ends(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    code = f"import sys, {private.__name__} as p; p._remove_at_end(sys.argv[1]); sys.stdin.read()"
+    code = f"import os, sys, {private.__name__} as p; p._remove_at_end(sys.argv[1])"
+    # The process has no child to wait for.
+    code += "\ntry: os.wait()\nexcept ChildProcessError: sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", code, scratch], stdin=subprocess.PIPE, cwd=ROOT
     ) as process:

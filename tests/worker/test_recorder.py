@@ -998,6 +998,8 @@ def test_where_a_script_is_between_steps_is_known_by_line(world: World) -> None:
 def test_what_the_recorder_does_between_steps_is_no_place_of_the_script(world: World) -> None:
     world.run(world.training(), 6)
     recorder._note_place(0.05)
+    recorder._state.thread = -1  # one that has ended is nowhere
+    recorder._note_place(0.05)
     assert world.end().places_after == {}
 
 
