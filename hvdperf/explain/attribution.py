@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from statistics import fmean, median
 
 from hvdperf.explain import steps, training_runs
@@ -98,8 +97,7 @@ def attribute_sides(
     ]
     if median(each.whole for each in rounds) <= 0.0:
         return Attribution()
-    rest = Term.EXCHANGE if known is Computing.BOTH_SIDES else Term.INSIDE
-    found = causes_of(rounds, rest, hosts)
+    found = causes_of(rounds, hosts)
     if known is Computing.OF_RANKS:
         found = [
             replace(cause, usual_seconds=None) if cause.term == Term.COMPUTE else cause
@@ -115,17 +113,23 @@ def _with_local_blocks(pairs: Sequence[Pair]) -> Sequence[Pair]:
     return kept if 2 * len(kept) >= len(pairs) else pairs
 
 
-def causes_of(rounds: Sequence[Growth], rest: Term, hosts: Hosts = ()) -> list[Cause]:
-    """Return the causes of a growth, the larger ones first. rest: name of what is left in the
-    exchange.
+def causes_of(rounds: Sequence[Growth], hosts: Hosts = ()) -> list[Cause]:
+    """Return the causes of a growth, the larger ones first.
 
     The growth of a rank's computing comes before that of the exchange, which it slows, too.
     """
     # The median over rounds, because a round alone is noisy.
     longer = median(each.whole for each in rounds)
-    own = _of_groups(rounds, longer, hosts)
+    rows = {
+        term: [[rank[term] for rank in each.ranks] for each in rounds]
+        for term in rounds[0].ranks[0]
+    }
+    *own_terms, rest = rows
+    own = _of_groups(rounds, {term: rows[term] for term in own_terms}, longer, hosts)
     first = [cause for cause in own if cause.share >= max(WORTH_A_NAME, OWN_SHARE * longer)]
-    surely = [cause for cause in _of_all(rounds, rest) if _surely(_mean_growth(rounds, cause.term))]
+    surely = sorted(
+        (_of_step(rounds, term, _in_common(of_term)) for term, of_term in rows.items()), key=_size
+    )
     least = max(WORTH_A_NAME, ALSO_SHARE * longer)
     if not first:
         # The largest one explains more than any of the ranks' own, however little it is.
@@ -142,97 +146,77 @@ def _size(cause: Cause) -> float:
     return -cause.share
 
 
-def _surely(values: Sequence[float]) -> bool:
-    return hodges_lehmann(values, NAMED_BY_CHANCE).lower > 0.0
-
-
-def _of_groups(rounds: Sequence[Growth], longer: float, hosts: Hosts) -> list[Cause]:
-    """Return the terms that grow on some ranks and not on the others. longer: the growth of the
+def _of_groups(
+    rounds: Sequence[Growth], rows: Mapping[Term, Rows], longer: float, hosts: Hosts
+) -> list[Cause]:
+    """Return the terms that grow on some ranks and not on the others. rows: by the ranks' own
+    terms, one a round: a change that ranks share there is the machine's. longer: the growth of the
     whole step."""
-    totals = [[sum(terms.values()) for terms in each.own] for each in rounds]
+    totals = [
+        [*map(sum, zip(*of_round, strict=True))] for of_round in zip(*rows.values(), strict=True)
+    ]
     least = max(WORTH_A_NAME, ALSO_SHARE * longer)
     found = []
-    for term in rounds[0].own[0]:
-        # Compare ranks within each round, because a change that they share there is the machine's.
-        rows = [[terms[term] for terms in each.own] for each in rounds]
-        group = steps.group_apart(rows, hosts)
+    for term, of_term in rows.items():
+        group = steps.group_apart(of_term, hosts)
         if group is None:
             continue
-        share = _mean_of(rows, group.ranks)
+        share = _mean_of(of_term, group.ranks)
         # A rank that takes longer in one term, and less in another, keeps nobody waiting; and the
         # others may have become faster.
         if min(group.ahead, share, _mean_of(totals, group.ranks)) >= least:
-            found.append(_cause(rounds, term, share, group))
+            found.append(_of_step(rounds, term, share, group))
     if found:
         return found
     group = steps.group_apart(totals, hosts)
     if group is None or not _outweighs(group.ahead, _mean_of(totals, group.ranks), longer):
         return []
-    shares = {
-        term: _mean_of([[terms[term] for terms in each.own] for each in rounds], group.ranks)
-        for term in rounds[0].own[0]
-    }
+    shares = {term: _mean_of(of_term, group.ranks) for term, of_term in rows.items()}
     largest = max(shares, key=shares.__getitem__)
-    return [_cause(rounds, largest, shares[largest], group)]
+    return [_of_step(rounds, largest, shares[largest], group)]
 
 
-def _mean_of(rows: Sequence[Sequence[float]], ranks: Sequence[int]) -> float:
+def _mean_of(rows: Rows, ranks: Sequence[int]) -> float:
     """Return the mean of these ranks in a typical round."""
     return median(fmean(row[rank] for rank in ranks) for row in rows)
 
 
-def _mean_growth(rounds: Sequence[Growth], term: str) -> list[float]:
-    """Return the growth of a term of an average rank, by round."""
-    if term not in steps.OWN:
-        return [each.exchange for each in rounds]
-    return [fmean(terms[Term(term)] for terms in each.own) for each in rounds]
+def _of_step(
+    rounds: Sequence[Growth], term: Term, share: float, group: Group | None = None
+) -> Cause:
+    """Return the growth of a term of a step as a cause, with its seconds in a typical round."""
 
-
-def _of_all(rounds: Sequence[Growth], rest: Term) -> list[Cause]:
-    """Return every term with the growth that all ranks have in common, the largest first."""
-    shares = {
-        term: min(
-            median(each.own[rank][term] for each in rounds) for rank in range(len(rounds[0].own))
-        )
-        for term in rounds[0].own[0]
-    }
-    shares[rest] = median(each.exchange for each in rounds)
-    found = [_cause(rounds, term, share, None) for term, share in shares.items()]
-    return sorted(found, key=_size)
-
-
-def _cause(rounds: Sequence[Growth], term: Term, share: float, group: Group | None) -> Cause:
-    """Return the growth of a term on a group of ranks, or on all of them, with its seconds in a
-    typical round."""
-
-    def seconds_of(ranks: Sequence[int]) -> float:
+    def seconds(ranks: Sequence[int]) -> float:
         return median(each.candidate.of(term, ranks) for each in rounds)
 
-    count = len(rounds[0].own)
-    ranks = group.ranks if group is not None else range(count)
+    count = len(rounds[0].ranks)
     return replace(
-        _with_seconds(_of_ranks(term, share, group), count, seconds_of),
-        usual_seconds=median(each.usual.of(term, ranks) for each in rounds),
+        _cause(term, share, group, count, seconds),
+        usual_seconds=median(
+            each.usual.of(term, group.ranks if group else range(count)) for each in rounds
+        ),
         step_seconds=median(each.candidate.step for each in rounds),
         usual_step_seconds=median(each.usual.step for each in rounds),
     )
 
 
-def _of_ranks(term: str, share: float, group: Group | None) -> Cause:
-    """Return the cause of a group of ranks, or of all ranks."""
-    if group is None:
-        return Cause(term, share=share)
-    if len(group.ranks) == 1:
-        return Cause(term, group.ranks[0], share, host=group.host)
-    return Cause(term, None, share, group.ranks, group.host)
-
-
-def _with_seconds(cause: Cause, count: int, of: Callable[[Sequence[int]], float]) -> Cause:
-    """Return the cause with its seconds on its ranks and on the others. count: of all ranks. of:
-    returns the seconds of an average of some ranks."""
-    ranks = cause.at_fault or range(count)
-    others = steps.without(ranks, count)
-    return replace(cause, seconds=of(ranks), others_seconds=of(others) if others else None)
+def _cause(
+    term: str,
+    share: float,
+    group: Group | None,
+    count: int = 0,
+    seconds: Callable[[Sequence[int]], float] | None = None,
+) -> Cause:
+    """Return the cause of a group of ranks, or of all ranks. count: of all ranks. seconds: returns
+    those of the term, of an average of some ranks."""
+    ranks = group.ranks if group is not None else ()
+    cause = Cause(term, share=share, ranks=ranks, host=group.host if group is not None else "")
+    if len(ranks) == 1:
+        cause = replace(cause, rank=ranks[0], ranks=())
+    if seconds is None:
+        return cause
+    others = seconds(steps.without(ranks, count)) if ranks else None
+    return replace(cause, seconds=seconds(ranks or range(count)), others_seconds=others)
 
 
 def _outweighs(ahead: float, own: float, longer: float) -> bool:
@@ -242,10 +226,25 @@ def _outweighs(ahead: float, own: float, longer: float) -> bool:
     return min(ahead, own) >= max(WORTH_A_NAME, OWN_SHARE * longer)
 
 
-def _apart(own: Sequence[float], group: Sequence[int]) -> float:
-    """Return the smallest share of these ranks minus the largest share of the others."""
-    others = steps.without(group, len(own))
-    return min(own[rank] for rank in group) - max(own[rank] for rank in others)
+def _whose(rows: Rows, hosts: Hosts, longer: float = 0.0) -> tuple[float, Group | None] | None:
+    """Return the growth of some ranks that is their own, with these ranks, or else that which all
+    ranks have in common; None if neither is worth a name. rows: the growth by rank, one row a
+    round. longer: the growth of the whole."""
+    group = steps.group_apart(rows, hosts) if rows else None
+    if group is not None:
+        share = _mean_of(rows, group.ranks)
+        if _outweighs(group.ahead, share, longer):
+            return share, group
+    share = _in_common(rows)
+    return (share, None) if share >= WORTH_A_NAME else None
+
+
+def _in_common(rows: Rows) -> float:
+    """Return the growth that all ranks have in common; 0.0 if it may be chance."""
+    if not rows or not hodges_lehmann([fmean(row) for row in rows], NAMED_BY_CHANCE).lower > 0.0:
+        return 0.0
+    medians: list[float] = [median(of_rank) for of_rank in zip(*rows, strict=True)]
+    return min(medians)
 
 
 def attribute_training(
@@ -267,42 +266,32 @@ def attribute_training(
     for cause in attribute_sides(ours, theirs, pairs, hosts).causes:
         of_training = taken * (cause.usual_step_seconds or 0.0) / median(ideal)
         found.append(replace(cause, share=cause.share * of_training))
-    starts = [(a.startup_seconds, b.startup_seconds) for a, b in pairs]
+    starts, others = (
+        [launch.startup_seconds for launch in arm] for arm in zip(*pairs, strict=True)
+    )
     for phase in FIXED:
+        usual = [fmean(rank[phase] for rank in start) / parts for start in others]
         rows = [
-            [(rank[phase] - fmean(each[phase] for each in b) / parts) / usual for rank in a]
-            for (a, b), usual in zip(starts, ideal, strict=True)
+            [(rank[phase] - before) / whole for rank in start]
+            for start, before, whole in zip(starts, usual, ideal, strict=True)
         ]
-        found += _of_phase(phase, rows, starts, hosts)
+        if (whose := _whose(rows, hosts)) is not None:
+            cause = _of_start(phase, *whose, starts)
+            found.append(replace(cause, usual_seconds=parts * median(usual)))
     least = max(WORTH_A_NAME, ALSO_SHARE * longer)
     return attribution_of(sorted((each for each in found if each.share >= least), key=_size))
 
 
-Starts = Sequence[Mapping[str, float]]
+Starts = Sequence[Sequence[Mapping[str, float]]]
 
 
-def _of_phase(
-    phase: str, rows: Rows, starts: Sequence[tuple[Starts, Starts]], hosts: Hosts
-) -> list[Cause]:
-    """Return the growth of a phase of the start, as a cause of its own for some ranks or for all.
-    rows: the growth by rank, one row a round. starts: seconds by phase and rank, of both sides."""
-    group = steps.group_apart(rows, hosts)
-    share = _mean_of(rows, group.ranks) if group is not None else 0.0
-    if group is None or min(group.ahead, share) < WORTH_A_NAME:
-        common = [min(row) for row in rows]
-        group, share = None, median(common)
-        if share < WORTH_A_NAME or not _surely(common):
-            return []
-    ours, theirs = ([each[side] for each in starts] for side in (0, 1))
-    cause = _with_seconds(
-        _of_ranks(phase, share, group), len(rows[0]), partial(_typical, phase, ours)
-    )
-    return [replace(cause, usual_seconds=_typical(phase, theirs, range(len(theirs[0]))))]
+def _of_start(phase: str, share: float, group: Group | None, starts: Starts) -> Cause:
+    """Return the growth of a phase of the start as a cause, with its seconds in a typical start."""
 
+    def seconds(ranks: Sequence[int]) -> float:
+        return median(fmean(start[rank][phase] for rank in ranks) for start in starts)
 
-def _typical(phase: str, starts: Sequence[Starts], ranks: Sequence[int]) -> float:
-    """Return the seconds of a phase in a typical start, the mean of these ranks."""
-    return median(fmean(start[rank][phase] for rank in ranks) for start in starts)
+    return _cause(phase, share, group, len(starts[0]), seconds)
 
 
 def attribute_slow_start(phase: str, launches: Sequence[Launch], hosts: Hosts = ()) -> Attribution:
@@ -322,21 +311,14 @@ def attribute_slow_start(phase: str, launches: Sequence[Launch], hosts: Hosts = 
     rows = [[sum(rank.get(each, 0.0) for each in earlier) for rank in start] for start in starts]
     group = steps.group_apart(rows, hosts)
     if group is None or group.ahead < least * slowest:
-        everyone = range(len(starts[0]))
-        return Attribution(phase, None, 0.0, seconds=_typical(phase, starts, everyone))
-    others = steps.without(group.ranks, len(starts[0]))
-    late = {
-        each: _typical(each, starts, group.ranks) - _typical(each, starts, others)
-        for each in earlier
-        if each in starts[0][0]
-    }
-    term = max(late, key=late.__getitem__)
-    cause = _with_seconds(
-        _of_ranks(term, math.inf, group), len(starts[0]), partial(_typical, term, starts)
+        return attribution_of([_of_start(phase, 0.0, None, starts)])
+    known = (each for each in earlier if each in starts[0][0])
+    causes = [_of_start(each, math.inf, group, starts) for each in known]
+    seconds = [(each.seconds or 0.0, each.others_seconds or 0.0) for each in causes]
+    late, (own, others) = max(
+        zip(causes, seconds, strict=True), key=lambda each: each[1][0] - each[1][1]
     )
-    if cause.seconds and cause.others_seconds:
-        cause = replace(cause, share=cause.seconds / cause.others_seconds - 1.0)
-    return attribution_of([cause])
+    return attribution_of([replace(late, share=own / others - 1.0) if own and others else late])
 
 
 def attribute_start(phase: str, pairs: Sequence[Pair], hosts: Hosts = ()) -> Attribution:
@@ -358,33 +340,27 @@ def attribute_start(phase: str, pairs: Sequence[Pair], hosts: Hosts = ()) -> Att
     shares = [math.expm1(of_rank.estimate) for of_rank in longer]
     # Several ranks share the error rate of two (Bonferroni).
     alpha = NAMED_BY_CHANCE * 2 / max(2, len(shares))
-    group = steps.highest([of_rank.estimate for of_rank in longer], hosts)
-    if group:
-        here, usual = ([_apart(own, group) for own in arm] for arm in (ours, theirs))
+    found = steps.highest([of_rank.estimate for of_rank in longer], hosts)
+    if found:
+        others = steps.without(found, len(shares))
+        here, usual = (
+            [min(row[rank] for rank in found) - max(row[rank] for rank in others) for row in arm]
+            for arm in (ours, theirs)
+        )
         ahead = shift(here, usual, alpha)
-        share = fmean(shares[rank] for rank in group)
+        share = fmean(shares[rank] for rank in found)
         if _outweighs(math.expm1(ahead.estimate), share, max(shares)) and ahead.lower > 0.0:
-            own = Group(group, steps.host_of(group, hosts), ahead.estimate)
-            return attribution_of([_of_ranks(phase, share, own)])
-    surely = all(of_rank.lower > 0.0 for of_rank in longer)
-    return _of_all_ranks(phase, min(shares)) if surely else Attribution()
-
-
-def _of_all_ranks(term: str, share: float) -> Attribution:
-    return Attribution(term, None, share) if share >= WORTH_A_NAME else Attribution()
+            group = Group(found, steps.host_of(found, hosts), ahead.estimate)
+            return attribution_of([_cause(phase, share, group)])
+    if min(shares) >= WORTH_A_NAME and all(of_rank.lower > 0.0 for of_rank in longer):
+        return Attribution(phase, share=min(shares))
+    return Attribution()
 
 
 def attribute_memory(launches: Sequence[Launch], hosts: Hosts = ()) -> Attribution:
     """Return the ranks whose resident set grows most, or all ranks. share: growth of its logarithm
     in 1,000 steps (training_runs.py)."""
-    if not launches:
-        return Attribution()
-    rounds = [[training_runs.growth(rank.memory) for rank in launch.run] for launch in launches]
-    # The median over rounds, because a round alone is noisy.
-    shares = [median(of_rank) for of_rank in zip(*rounds, strict=True)]
-    group = steps.group_apart(rounds, hosts)
-    if group is not None:
-        share = fmean(shares[rank] for rank in group.ranks)
-        if _outweighs(group.ahead, share, max(shares)):
-            return attribution_of([_of_ranks(Term.MEMORY, share, group)])
-    return _of_all_ranks(Term.MEMORY, min(shares))
+    rows = [[training_runs.growth(rank.memory) for rank in launch.run] for launch in launches]
+    longer = max(map(median, zip(*rows, strict=True)), default=0.0)
+    whose = _whose(rows, hosts, longer)
+    return attribution_of([_cause(Term.MEMORY, *whose)] if whose is not None else [])

@@ -321,39 +321,40 @@ class Computing(Enum):
     OF_RANKS = "of ranks"
     NOTHING = "nothing"
 
+    @property
+    def rest(self) -> Term:
+        """Return the term that is left when the ranks' own are taken off."""
+        return Term.EXCHANGE if self is Computing.BOTH_SIDES else Term.INSIDE
+
 
 @dataclass(frozen=True)
 class Terms:
-    """The seconds of the terms of one side's step. own: of each rank's own terms, by rank.
-    exchange: what the slowest rank has left for the exchange; with Computing.NOTHING it holds the
-    computing, too. in_common: seconds of computing that all ranks have in common, and that
-    `exchange` holds, because the other side's are not known (Computing.OF_RANKS)."""
+    """The seconds of the terms of one side's step, by rank: its own, and what the slowest rank has
+    left for the exchange, which with Computing.NOTHING holds the computing, too. in_common: seconds
+    of computing that all ranks have in common, and that the exchange holds, because the other
+    side's are not known (Computing.OF_RANKS)."""
 
-    own: Sequence[Mapping[Term, float]]
-    exchange: float
+    ranks: Sequence[Mapping[Term, float]]
     in_common: float = 0.0
 
     @property
     def step(self) -> float:
         """Seconds of the step: of the slowest rank's own terms, and the exchange."""
-        return max(sum(rank.values()) for rank in self.own) + self.exchange
+        return max(sum(rank.values()) for rank in self.ranks)
 
     def of(self, term: Term, ranks: Sequence[int]) -> float:
         """Return the seconds of a term, of an average of these ranks."""
-        if term not in self.own[0]:
-            return self.exchange
-        mean = fmean(self.own[rank][term] for rank in ranks)
+        mean = fmean(self.ranks[rank][term] for rank in ranks)
         return mean + self.in_common if term is Term.COMPUTE else mean
 
 
 @dataclass(frozen=True)
 class Growth:
-    """The growth of the terms from a reference to a candidate in one round, as shares of the
-    reference's time for the same work. own: of each rank's own terms, by rank. exchange: of the
-    exchange. whole: of the step. usual: the reference's terms, by the candidate's ranks."""
+    """The growth of the terms from a reference to a candidate in one round, by rank, as shares of
+    the reference's time for the same work. whole: of the step. usual: the reference's terms, by the
+    candidate's ranks."""
 
-    own: Sequence[Mapping[Term, float]]
-    exchange: float
+    ranks: Sequence[Mapping[Term, float]]
     whole: float
     candidate: Terms
     usual: Terms
@@ -376,18 +377,19 @@ def grown(candidate: Terms, usual: Terms, ideal: float) -> Growth:
     """Return the growth from one side's terms to the other's. ideal: seconds that a step of the
     candidate should take, for one second of the reference's."""
     whole = usual.step * ideal
-    if len(usual.own) != len(candidate.own):
-        mean = {term: fmean(rank[term] for rank in usual.own) for term in usual.own[0]}
-        usual = Terms([mean] * len(candidate.own), usual.step - sum(mean.values()))
+    if len(usual.ranks) != len(candidate.ranks):
+        mean = {term: fmean(rank[term] for rank in usual.ranks) for term in usual.ranks[0]}
+        *own, rest = mean
+        mean[rest] = usual.step - sum(mean[term] for term in own)
+        usual = Terms([mean] * len(candidate.ranks))
     return Growth(
-        own=[
-            {term: (rank[term] - ideal * before[term]) / whole for term in rank}
-            for rank, before in zip(candidate.own, usual.own, strict=True)
+        [
+            {term: (seconds - ideal * before[term]) / whole for term, seconds in rank.items()}
+            for rank, before in zip(candidate.ranks, usual.ranks, strict=True)
         ],
-        exchange=(candidate.exchange - ideal * usual.exchange) / whole,
-        whole=candidate.step / whole - 1.0,
-        candidate=candidate,
-        usual=usual,
+        candidate.step / whole - 1.0,
+        candidate,
+        usual,
     )
 
 
@@ -403,17 +405,13 @@ def terms_of(launch: Launch, side: Side, known: Computing) -> Terms:
             rank[Term.COMPUTE] -= less * rank[Term.COMPUTE]
     if known is Computing.BOTH_SIDES and not local:  # one replica alone
         ranks = [{**rank, Term.COMPUTE: rank[Term.EXCHANGE], Term.EXCHANGE: 0.0} for rank in ranks]
-    left = min(rank[Term.EXCHANGE] for rank in ranks)
+    left = min(rank.pop(Term.EXCHANGE) for rank in ranks)
     of_ranks = known is Computing.OF_RANKS
     in_common = min(rank[Term.COMPUTE] for rank in ranks) if of_ranks else 0.0
-    return Terms(
-        [
-            {term: rank[term] - (in_common if term is Term.COMPUTE else 0.0) for term in OWN}
-            for rank in ranks
-        ],
-        left + in_common,
-        in_common,
-    )
+    for rank in ranks:
+        rank[Term.COMPUTE] -= in_common
+        rank[known.rest] = left + in_common
+    return Terms(ranks, in_common)
 
 
 def of_steps(launch: Launch, kind: BlockKind, with_local: bool) -> list[dict[Term, float]]:

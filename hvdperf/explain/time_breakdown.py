@@ -42,7 +42,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median, stdev
 
-from hvdperf.explain.steps import excess, usual_inside, usual_sum
+from hvdperf.explain.steps import excess, group_apart, usual_inside, usual_sum
 from hvdperf.plan.arms import START, TERMS, BlockKind, Term
 from hvdperf.records.outcome import Straggler
 from hvdperf.records.rounds import Block, Launch, RunReport, StampedRun, Timestamps
@@ -174,8 +174,6 @@ def beyond_chance(times: int, trials: int, ranks: int) -> bool:
 
 # A launch is INVALID if its time breakdown leaves more than this share of the time unexplained.
 CLOSES_WITHIN = 0.02
-# Ranks compute for unequal times if the fastest and the slowest differ by so many standard errors.
-SURE = 2.5
 # Seconds by which the time of day may move against the monotonic clock, because a process may be
 # interrupted between reading the two.
 CLOCKS_AGREE_WITHIN_S = 0.05
@@ -334,37 +332,21 @@ def _computing(
     blocks: Sequence[Block], steps: Sequence[StepTimestamps], computes: Sequence[float]
 ) -> list[float]:
     """Return the seconds that each rank computes in a step of the run before it exchanges; the same
-    for all ranks if they differ by no more than noise, of which the last rank would otherwise seem
-    to keep the others waiting.
+    for all ranks if none computes for surely longer than others do in blocks without exchange, or
+    by little: otherwise noise would seem to keep ranks waiting.
 
-    computes: the share of a step that each rank computes. Noise is that of the ranks beside each
-    other, in turns of blocks without exchange, of which SURE standard errors count.
+    computes: the share of a step that each rank computes.
     """
     found = [share * _inside(own) / len(own) for share, own in zip(computes, steps, strict=True)]
-    typical, apart = fmean(found), max(found) - min(found)
+    rows = [
+        [math.log(usual_inside(block, rank)) for rank in range(len(steps))]
+        for block in blocks
+        if block.kind in (BlockKind.LOCAL, BlockKind.COMPUTE)
+    ]
     least = SHARE_OF_A_STEP * fmean(map(_step_seconds, steps))
-    if apart > max(SURE * typical * _error_of_ranks(blocks), least):
+    if max(found) - min(found) > least and group_apart(rows) is not None:
         return found
-    return [typical] * len(found)
-
-
-def _error_of_ranks(blocks: Sequence[Block]) -> float:
-    """Return the standard error of the difference of two ranks' computing, as a share of it."""
-    squares, freedom, turns = 0.0, 0, 1
-    for kind in (BlockKind.LOCAL, BlockKind.COMPUTE):
-        of_kind = [block for block in blocks if block.kind is kind]
-        turns = len(of_kind)
-        rows = [
-            [math.log(usual_inside(block, rank)) for rank in range(len(block.ranks))]
-            for block in of_kind
-        ]
-        beside = [[own - fmean(row) for own in row] for row in rows]
-        for of_rank in zip(*beside, strict=True):
-            middle = fmean(of_rank)
-            squares += sum((own - middle) ** 2 for own in of_rank)
-        freedom += (turns - 1) * (len(rows[0]) - 1)
-    # Of two ranks, each with a ratio of two times, each of which is a median.
-    return 1.25 * math.sqrt(4 * squares / freedom / turns) if freedom else 0.0
+    return [fmean(found)] * len(found)
 
 
 def _step_seconds(timestamps: StepTimestamps) -> float:
