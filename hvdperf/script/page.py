@@ -18,14 +18,14 @@ from hvdperf.report.text import printable
 from hvdperf.report.words import plural
 from hvdperf.script import training as told
 from hvdperf.script.recorded import Rank, Row, Steps
-from hvdperf.script.terms import SLOW, OfRank, SlowStep, slow_steps
+from hvdperf.script.terms import SLOW, OfRank, SlowStep
 from hvdperf.script.training import Training
 from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST
 
 # Ranks that are drawn; of more, the fastest and the slowest ones.
 MOST_RANKS = 16
-# Slow steps with a row of their own, and slices of the run in the strip.
-MOST_SLOW, SLICES = 64, 120
+# Slices of the run in the strip.
+SLICES = 120
 # Bins of the recorder that are a bar together: each some 10 % longer than the one before it.
 _BAR = 10
 _MS = 1000.0
@@ -203,17 +203,17 @@ _OF_A_SLOW_STEP: tuple[Field[SlowStep], ...] = (
     value("number", "step", lambda each: each.number),
     value("at", "after", lambda each: each.at, "s", 2),
     value("ms", "time", lambda each: _MS * each.seconds, "ms", 1),
-    value("rank", "longest on rank", lambda each: each.rank),
-    value("term", "mostly in", lambda each: each.term.value),
+    value("rank", "longest on rank", lambda each: each.cause[0]),
+    value("term", "mostly in", lambda each: each.cause[1].value),
     value("retraced", "retraced", lambda each: "yes" if each.retraced else "no"),
 )
 
 
 def _slow(training: Training) -> Iterator[Figure]:
-    parts = training.parts
-    found = [] if parts is None else slow_steps(training.ranks, parts, MOST_SLOW)
-    if not found:
+    tail = training.parts.tail if training.parts is not None else None
+    if tail is None:
         return
+    found = tail.steps
     rows = Table.of(found, *_OF_A_SLOW_STEP)
     term = plots.field("term", "nominal", legend=plots.LEGEND)
     log = {"type": "log", "nice": False, "padding": 12}

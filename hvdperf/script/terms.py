@@ -25,7 +25,8 @@ mean step. How long the GPU needs is known from steps that began when it was idl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import exp, inf
 from statistics import correlation, fmean, median
@@ -33,7 +34,7 @@ from statistics import correlation, fmean, median
 from hvdperf.explain.time_breakdown import straggler
 from hvdperf.plan.arms import Term
 from hvdperf.script.cores import Group, Stop, groups_of, paused_steps, stop_of
-from hvdperf.script.recorded import Rank, Row, Slow, Steps
+from hvdperf.script.recorded import Rank, Row, Steps
 from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST, OF_LOOP
 
 # The terms of a step, in their order.
@@ -96,13 +97,41 @@ class Slower:
 
 
 @dataclass(frozen=True)
+class SlowStep:
+    """A slow step. number: of its call. at: seconds since the end of the rank's first call.
+    seconds: on that rank. retraced: whether the function was traced in it. beyond: what took more
+    than is usual, in seconds by rank and term; waiting for another rank does not count."""
+
+    number: int
+    at: float
+    seconds: float
+    retraced: bool
+    beyond: Mapping[tuple[int, Term], float]
+
+    @property
+    def cause(self) -> tuple[int, Term]:
+        """Return the rank and the term that took most."""
+        return max(self.beyond, key=self.beyond.__getitem__)
+
+    def is_alone(self, rank: int, term: Term) -> bool:
+        """Return whether no other rank took half as much more in a term as this one."""
+        # Evaluating takes time in several of these.
+        alike = OUTSIDE if term in OUTSIDE else (term,)
+        more = dict.fromkeys((at for at, _ in self.beyond), 0.0)
+        for (at, each), seconds in self.beyond.items():
+            more[at] += seconds if each in alike else 0.0
+        own = more.pop(rank, 0.0)
+        return bool(more) and all(2 * other < own for other in more.values())
+
+
+@dataclass(frozen=True)
 class Tail:
     """Steps that take more than SLOW times the median, of the rank that lost most time in them.
     count, of: how many, and of how many steps. share: of its time, what they took beyond the
     median. retraced: whether most of that was lost in steps in which the function was traced. term:
-    what the slowest spent most time in beyond what is usual; waiting for another rank does not
-    count. rank: the one that did; None if others did, too, or there are none.
-    longest: the share of the time that the slowest step alone took beyond the median."""
+    in which most was lost. rank: the one that did alone; None if others did, too, or there are
+    none. longest: the share of the time that the slowest step alone took beyond the median. steps:
+    those of which all is known, in their order."""
 
     count: int
     of: int
@@ -111,6 +140,7 @@ class Tail:
     rank: int | None
     term: Term
     longest: float
+    steps: Sequence[SlowStep]
 
 
 @dataclass(frozen=True)
@@ -408,90 +438,50 @@ def _tail(
     """Return the slow steps of the rank that lost most time in them; None if there are none."""
     rank, worst = max(zip(ranks, slow, strict=True), key=lambda each: each[1].share)
     assert rank.steps is not None
-    slowest = list(_slowest(rank.steps, worst.above, paused))
-    if not worst.count or not slowest:
+    slowest = sorted(rank.steps.slowest, key=lambda each: each.row.number)
+    steps = [
+        SlowStep(
+            each.row.number,
+            each.row.before - rank.steps.rows[0].end,
+            each.row.period,
+            each.retraced,
+            _beyond(each.row.number, ranks, by_rank),
+        )
+        for each in slowest
+        if each.row.period > worst.above and each.row.number not in paused
+    ]
+    if not worst.count or not steps:
         return None
-    beyond = [(each.row.period - worst.above / SLOW, each.retraced) for each in slowest]
-    retraced = sum(seconds for seconds, is_retraced in beyond if is_retraced)
-    is_retraced = 2 * retraced > sum(seconds for seconds, _ in beyond)
-    at_rank, term, is_alone = _cause(ranks, by_rank, {each.row.number for each in slowest})
+    usual = worst.above / SLOW
+    all_beyond = Counter[tuple[int, Term]]()
+    for step in steps:
+        all_beyond.update(step.beyond)
+    at, term = max(all_beyond, key=all_beyond.__getitem__)
+    alone = sum(step.is_alone(at, term) for step in steps)
     return Tail(
         worst.count,
         rank.steps.summed,
         worst.share,
-        is_retraced,
-        at_rank if is_alone else None,
+        sum((step.seconds - usual) * (1 if step.retraced else -1) for step in steps) > 0,
+        at if 2 * alone > len(steps) else None,
         term,
-        max(beyond)[0] / rank.steps.sums,
+        (max(step.seconds for step in steps) - usual) / rank.steps.sums,
+        steps,
     )
 
 
-def _slowest(steps: Steps, above: float, paused: Set[int]) -> Iterator[Slow]:
-    """Yield the steps of a rank of which all is known and that took longer than `above` seconds."""
-    for each in steps.slowest:
-        if each.row.period > above and each.row.number not in paused:
-            yield each
-
-
-@dataclass(frozen=True)
-class SlowStep:
-    """A slow step. number: of its call. at: seconds since the end of the rank's first call.
-    seconds: on the rank where it took longest. retraced: whether the function was traced in it.
-    rank, term: what took most time beyond what is usual."""
-
-    number: int
-    at: float
-    seconds: float
-    retraced: bool
-    rank: int
-    term: Term
-
-
-def slow_steps(ranks: Sequence[Rank], parts: Parts, most: int) -> list[SlowStep]:
-    """Return the slow steps that took longest, at most so many, in their order; without those in
-    which a rank did not run."""
-    paused = paused_steps(ranks)
-    longest: dict[int, tuple[float, Slow, Steps]] = {}
-    for steps in (rank.steps for rank in ranks if rank.steps is not None and rank.steps.summed):
-        for each in _slowest(steps, _slow(steps, paused).above, paused):
-            number, period = each.row.number, each.row.period
-            if number not in longest or period > longest[number][0]:
-                longest[number] = period, each, steps
-    found = []
-    for number in sorted(sorted(longest, key=lambda number: -longest[number][0])[:most]):
-        seconds, each, steps = longest[number]
-        at = each.row.before - steps.rows[0].end
-        rank, term, _ = _cause(ranks, parts.by_rank, {number})
-        found.append(SlowStep(number, at, seconds, each.retraced, rank, term))
-    return found
-
-
-def _cause(
-    ranks: Sequence[Rank], by_rank: Sequence[OfRank], slow: Set[int]
-) -> tuple[int, Term, bool]:
-    """Return in which term of which rank slow steps took more time than is usual, and whether no
-    other rank took half as much there, in most of them. slow: their numbers."""
-    kept = [rank.steps.kept if rank.steps is not None else {} for rank in ranks]
-    more: dict[tuple[int, Term], float] = {}
-    table: list[dict[int, Mapping[Term, float]]] = []
-    for number in slow:
-        step = {at: own[number] for at, own in enumerate(kept) if number in own}
-        terms_of = _terms_of(list(step.values()), len(ranks))
-        table.append(dict(zip(step, terms_of, strict=True)))
-        for at, terms in table[-1].items():
-            for term, seconds in terms.items():
-                if term is not Term.STRAGGLER:
-                    usual = by_rank[at].terms.get(term, 0.0)
-                    more[at, term] = more.get((at, term), 0.0) + seconds - usual
-    rank, term = max(more, key=more.__getitem__)
-    # Evaluating takes time in several of these.
-    alike = OUTSIDE if term in OUTSIDE else (term,)
-    of_steps = [
-        {at: sum(terms.get(each, 0.0) for each in alike) for at, terms in step.items()}
-        for step in table
-        if rank in step
-    ]
-    alone = [
-        all(2 * each < own[rank] for at, each in own.items() if at != rank) for own in of_steps
-    ]
-    return ranks[rank].rank, term, len(ranks) > 1 and 2 * sum(alone) > len(alone)
+def _beyond(
+    number: int, ranks: Sequence[Rank], by_rank: Sequence[OfRank]
+) -> dict[tuple[int, Term], float]:
+    """Return by rank and term the seconds beyond what is usual in a step, of ranks that kept it."""
+    kept = {
+        at: rank.steps.kept[number]
+        for at, rank in enumerate(ranks)
+        if rank.steps is not None and number in rank.steps.kept
+    }
+    return {
+        (ranks[at].rank, term): seconds - by_rank[at].terms.get(term, 0.0)
+        for at, terms in zip(kept, _terms_of([*kept.values()], len(ranks)), strict=True)
+        for term, seconds in terms.items()
+        if term is not Term.STRAGGLER
+    }

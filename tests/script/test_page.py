@@ -17,7 +17,6 @@ from hvdperf.script.checks import Problem
 from hvdperf.script.limits import Limit
 from hvdperf.script.page import MOST_RANKS, page, sections
 from hvdperf.script.recorded import Rank, last_job, read_ranks
-from hvdperf.script.terms import slow_steps
 from hvdperf.script.training import Training, training_of
 from tests.report.sample import HOSTILE
 from tests.support.browser import visit
@@ -88,12 +87,13 @@ def test_a_pause_is_seen_in_the_strip_as_long_as_it_lasted() -> None:
 
 def test_slow_steps_are_told_with_what_the_script_did_in_them() -> None:
     assert USUAL.parts is not None
-    found = slow_steps(USUAL.ranks, USUAL.parts, 10)
+    assert USUAL.parts.tail is not None
+    found = USUAL.parts.tail.steps
     numbers = [each.number for each in found]
-    assert (len(numbers), numbers) == (10, sorted(numbers))
+    assert (len(numbers), numbers) == (12, sorted(numbers))
     # Rank 0 saves after every twentieth step.
     assert {number % 20 for number in numbers} == {0}
-    assert {(each.rank, each.term) for each in found} == {(0, Term.BETWEEN)}
+    assert {each.cause for each in found} == {(0, Term.BETWEEN)}
     assert all(each.seconds > 0.4 for each in found)
 
 
