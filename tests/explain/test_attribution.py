@@ -19,7 +19,7 @@ from hvdperf.explain.attribution import (
     attribution_of,
     told,
 )
-from hvdperf.explain.steps import group_apart, of_steps
+from hvdperf.explain.steps import of_steps
 from hvdperf.plan.arms import BlockKind, Side, Term
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import wall_time
@@ -103,16 +103,6 @@ def test_the_terms_of_a_step_add_up_to_it():
     (told, _) = of_steps(launched(USUAL, BOTH[:1]), BlockKind.FULL, with_local=False)
     assert told[Term.COMPUTE] == 0
     assert sum(told.values()) == pytest.approx(sum(first.values()))
-
-
-@pytest.mark.parametrize("kinds", [BOTH, BOTH[:1]])
-def test_who_is_late_is_at_fault_and_not_those_that_wait(kinds):
-    # 18.5 ms a step, and 2 ms more of it, for which rank 0 waits in its exchange.
-    found = blame(Rank(exchanging=0.006), Rank(between=0.0021), kinds=kinds)
-    assert of(found) == ("between steps", 1)
-    assert found.share == pytest.approx(0.002 / 0.0185)
-    assert str(found) == "attributed to between steps of rank 1 (+11 %)"
-    assert of(blame(Rank(waiting=0.003), Rank(exchanging=0.0066), kinds=kinds)) == ("input wait", 0)
 
 
 @pytest.mark.parametrize(
@@ -245,13 +235,6 @@ def test_of_a_start_that_takes_longer_on_all_ranks_none_is_named():
     assert of(found) == ("trace", None)
 
 
-def test_what_the_ranks_of_a_launch_have_in_common_is_not_their_own():
-    usual = starting(1.0, 1.0)
-    barely = starting(1.0, 1.01)
-    disturbed = (starting(1.8, 2.0), usual), (barely, usual), (starting(1.1, 1.25), usual)
-    assert of(attribute_start("trace", disturbed * 4)) == ("trace", 1)
-
-
 # Of 16 starts on a disturbed machine, with rank 1 half as long again in every second one: what each
 # rank took over its trace, and took where nothing was injected.
 DISTURBED = [
@@ -275,11 +258,6 @@ def test_two_starts_of_a_round_have_no_more_in_common_than_any_two():
         (injected, usual) for (injected, _), usual in zip(pairs, reversed(others), strict=True)
     ]
     assert attribute_start("trace", again) == found
-
-
-def test_one_round_sets_no_rank_apart_and_one_rank_is_apart_from_none():
-    assert group_apart([[0.0, 1.0]]) is None
-    assert group_apart([[1.0]] * ROUNDS) is None
 
 
 def test_a_rank_that_starts_slowly_is_named_where_the_others_take_no_time():

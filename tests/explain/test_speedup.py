@@ -109,12 +109,6 @@ def test_a_run_of_exactly_the_shortest_work_is_long_enough(fixed, refused):
     assert bool(refusal(0.75, trained, trained, world_size=2)) is refused
 
 
-def test_a_refusal_tells_of_the_steps_that_a_replica_takes():
-    trained = of_steps(7, fixed=9.0, step=1.0)
-    said = refusal(0.9, trained, trained, world_size=3)
-    assert "9.0 s of its 12.0 s are fixed cost" in said
-
-
 def test_steps_are_divided_so_that_none_is_left_out():
     assert [steps_of_each(500, n) for n in (1, 2, 3, 32, 1000)] == [500, 250, 167, 16, 1]
 

@@ -12,7 +12,6 @@ import pytest
 from hvdperf.explain.speedup import scaling_breakdown
 from hvdperf.explain.steps import (
     LongSteps,
-    _mostly,
     excess,
     group_apart,
     highest,
@@ -164,12 +163,6 @@ def test_a_step_that_is_long_between_steps_names_its_rank():
     told = long_steps(launches)
     assert told is not None
     assert told.rank == 0
-
-
-def test_a_rank_is_named_only_if_most_of_the_long_steps_begin_on_it() -> None:
-    assert _mostly([1, 1, 1, 1, 0]) == 1
-    assert _mostly([1, 1, 1, 0]) is None
-    assert _mostly([]) is None
 
 
 @pytest.mark.parametrize(

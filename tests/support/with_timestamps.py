@@ -40,17 +40,21 @@ def step_timestamps(
     exchange: float = 0.0,
     met: bool = False,
     slow_first: float = 0.0,
+    computes: Sequence[float] = (),
 ) -> list[list[list[float]]]:
     """Return timestamps by rank and step: when the step began to take its batch, had it, had met
     the other ranks, and ended. late: seconds by which each rank has its batch later. All ranks end
-    a step together. slow_first: extra seconds of the first step."""
+    a step together. slow_first: extra seconds of the first step. computes: seconds that each rank
+    computes longer."""
+    longer = computes or [0.0] * len(late)
     rows: list[list[list[float]]] = [[] for _ in late]
     began = 0.0
     for step in range(steps):
         ready = [began + BETWEEN + INPUT + lag for lag in late]
         meeting = max(ready) + MEETING
         work = COMPUTE + APPLY + exchange + (slow_first if step == 0 else 0.0)
-        end = (meeting if met else max(ready)) + work
+        done = [(meeting if met else at) + own for at, own in zip(ready, longer, strict=True)]
+        end = max(done) + work
         for row, has_batch in zip(rows, ready, strict=True):
             row.append([has_batch - INPUT, has_batch, meeting if met else has_batch, end])
         began = end
@@ -89,19 +93,24 @@ def with_timestamps(
     slow_first: float = 0.0,
     unexplained: float = 0.0,
     turns: int = 3,
+    computes: Sequence[float] = (),
 ) -> Launch:
     """Return a launch with timestamps. late: seconds by which each rank has its batches
-    later. exchange: seconds of a step that are exposed communication."""
+    later. exchange: seconds of a step that are exposed communication. computes: seconds that each
+    rank computes longer."""
     lags = list(late or [0.0] * arm.world_size)
-    rows = step_timestamps(steps, lags, exchange, slow_first=slow_first)
+    own = list(computes or [0.0] * len(lags))
+    rows = step_timestamps(steps, lags, exchange, slow_first=slow_first, computes=own)
     seconds = max(row[-1][3] for row in rows)
     before, work = BETWEEN + INPUT, COMPUTE + APPLY
-    slowest = before + max(lags) + work + exchange
+    slowest = before + max(map(sum, zip(lags, own, strict=True))) + work + exchange
     # By the kind of block, the seconds of a step of each rank, and those of them inside of it.
     of_kinds = {
         BlockKind.FULL: [(slowest, slowest - before - lag) for lag in lags],
-        BlockKind.LOCAL: [(before + lag + work, work) for lag in lags],
-        BlockKind.COMPUTE: [(before + COMPUTE, COMPUTE) for _ in lags],
+        BlockKind.LOCAL: [
+            (before + lag + work + more, work + more) for lag, more in zip(lags, own, strict=True)
+        ],
+        BlockKind.COMPUTE: [(before + COMPUTE + more, COMPUTE + more) for more in own],
     }
     blocks = []
     for turn in range(turns):
@@ -120,7 +129,7 @@ def with_timestamps(
     made.startup_seconds = [dict(start) for _ in lags]
     made.work = StampedRun(
         _reports(rows),
-        [] if alone else _reports(step_timestamps(steps, lags, exchange, met=True)),
+        [] if alone else _reports(step_timestamps(steps, lags, exchange, met=True, computes=own)),
         blocks=blocks,
         timestamps=timestamps_of(seconds, len(lags), unexplained),
     )
