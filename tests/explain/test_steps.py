@@ -12,6 +12,7 @@ import pytest
 from hvdperf.explain.speedup import scaling_breakdown
 from hvdperf.explain.steps import (
     LongSteps,
+    _mostly,
     excess,
     group_apart,
     highest,
@@ -163,6 +164,10 @@ def test_a_step_that_is_long_between_steps_names_its_rank():
     told = long_steps(launches)
     assert told is not None
     assert told.rank == 0
+
+
+def test_a_rank_is_named_only_if_most_of_the_long_steps_begin_on_it() -> None:
+    assert (_mostly([1, 1, 1, 1, 0]), _mostly([1, 1, 1, 0]), _mostly([])) == (1, None, None)
 
 
 @pytest.mark.parametrize(
