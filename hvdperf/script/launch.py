@@ -172,13 +172,9 @@ def on_all_hosts(command: Sequence[str], *others: str) -> list[str]:
 def run(command: Command, directory: Path, steps: int | None) -> int:
     """Run the command to its end, and return its exit status; 128 and the number of the signal that
     ended it. Raises UserError if it does not start."""
-    live, words = Live(directory), on_all_hosts(command.words)
-    environment = command.environment(directory, steps)
-    try:
-        with refusing(f"{command.words[0]}: does not start: ", OSError):
-            status = ended(words, cwd=None, env=environment, meanwhile=live.look)
-    finally:
-        live.clear()
+    words, environment = on_all_hosts(command.words), command.environment(directory, steps)
+    with refusing(f"{command.words[0]}: does not start: ", OSError):
+        status = ended(words, cwd=None, env=environment, meanwhile=Live(directory).look)
     return status if status >= 0 else 128 - status
 
 

@@ -1,20 +1,15 @@
-"""A command while it runs, with the recorder in each of its ranks: how it goes on, and which ranks
-wait for which, where no rank comes to the end of a step."""
+"""A command while it runs, with the recorder in each of its ranks: which ranks wait for which,
+where no rank comes to the end of a step."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from hvdperf.cli import complain
 from hvdperf.script.recorded import Rank, last_job, read_ranks
 
-# Steps of the slowest rank behind the fastest one that are told.
-_BEHIND = 2
 # A wait is a stall if it takes so many times as long as the mean step, and as the slowest one: a
 # checkpoint is waited for, too.
 _LONGER, _SLOWER = 10.0, 2.0
@@ -22,54 +17,18 @@ _LONGER, _SLOWER = 10.0, 2.0
 
 @dataclass
 class Live:
-    """The line that says how the command goes on, on stderr if that is a terminal. directory: where
-    ranks write. seen: of each rank, steps, samples and time when the line was written before."""
+    """Says once that a command has stopped. directory: where its ranks write. stall: which exchange
+    waits for which ranks; "" before."""
 
     directory: Path
-    seen: dict[int, tuple[int, int, float]] = field(default_factory=dict)
-    shown: int = 0
     stall: str = ""
 
-    def line(self) -> str:
-        """Return steps, samples a second since the last line, and who is slowest; "" before the
-        first step."""
-        found = {}
-        for path in self.directory.glob("now-*"):
-            with suppress(OSError, ValueError):
-                rank, count, samples, at = json.loads(path.read_bytes())
-                found[rank] = (count, samples, at)
-        if not any(count for count, _, _ in found.values()):
-            return ""
-        speed = 0.0
-        for rank, (_, samples, at) in found.items():
-            _, before, then = self.seen.get(rank, (0, samples, at))
-            speed += (samples - before) / (at - then) if at > then else 0.0
-        self.seen = found
-        counts = {rank: count for rank, (count, _, _) in found.items()}
-        told = f"step {max(counts.values())}"
-        if speed:
-            told += f", {speed:.0f} samples/s on {len(found)} ranks"
-        slowest = min(counts, key=counts.__getitem__)
-        if max(counts.values()) - counts[slowest] > _BEHIND:
-            told += f", rank {slowest} is at step {counts[slowest]}"
-        return told
-
     def look(self) -> None:
-        """Show how the command goes on, and say once that it has stopped."""
-        if sys.stderr.isatty() and (text := self.line()):
-            print(f"\r{text:<{self.shown}}", end="", file=sys.stderr, flush=True)
-            self.shown = len(text)
         if not self.stall and any(self.directory.glob("stalled-*")):
             ranks, _ = read_ranks(self.directory)
             self.stall = stall_of(last_job(ranks)[0])
             if self.stall:
-                self.clear()
                 complain(f"no step finishes any more: {self.stall}")
-
-    def clear(self) -> None:
-        if self.shown:
-            print(f"\r{'':<{self.shown}}\r", end="", file=sys.stderr, flush=True)
-            self.shown = 0
 
 
 def stall_of(ranks: Sequence[Rank]) -> str:

@@ -1,11 +1,10 @@
-"""How a command goes on, and which ranks wait for which, by made-up ranks."""
+"""Which ranks wait for which, by made-up ranks."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-from hvdperf.script.live import Live, stall_of
+from hvdperf.script.live import stall_of
 from hvdperf.script.recorded import Rank
 from hvdperf.script.training import training_of
 from tests.script.test_terms import SAME, made
@@ -48,14 +47,3 @@ def test_what_is_no_stall_is_not_told() -> None:
     assert stall_of([replace(first, waits=SAVING), replace(often, waits=STEP)]) == ""
     # A rank that died before it wrote is missed.
     assert "waits for rank 1" in stall_of([replace(first, size=2)])
-
-
-def test_the_line_says_how_fast_it_is_and_who_is_behind(tmp_path: Path) -> None:
-    live = Live(tmp_path)
-    assert live.line() == ""
-    for rank in range(2):
-        (tmp_path / f"now-{rank}-7").write_text(f"[{rank}, 10, 320, 1.0]")
-    assert live.line() == "step 10"
-    (tmp_path / "now-0-7").write_text("[0, 20, 640, 2.0]")
-    (tmp_path / "now-1-7").write_text("[1, 15, 480, 2.0]")
-    assert live.line() == "step 20, 480 samples/s on 2 ranks, rank 1 is at step 15"

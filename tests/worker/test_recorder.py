@@ -6,7 +6,6 @@ from __future__ import annotations
 import builtins
 import importlib
 import io
-import json
 import math
 import os
 import subprocess
@@ -1035,15 +1034,6 @@ def test_a_run_is_written_when_it_is_a_fifth_longer_and_at_least_every_half_minu
         assert min(30.0, 0.1 * count) <= later <= min(30.5, 0.1 * count + 1.5)
     assert seconds[-1] == 30.5
     assert world.read().is_over is False
-
-
-def test_the_display_has_a_line_a_second(world: World) -> None:
-    train, line = world.training(), world.directory / f"now-1-{os.getpid()}"
-    for count, shown in (3, 1), (1, 4):
-        world.run(train, count)
-        rank, steps, _, at = json.loads(line.read_text())
-        assert (rank, steps) == (1, shown)
-    assert at == pytest.approx(world.at)
 
 
 def test_a_script_ends_after_so_many_steps(world: World) -> None:

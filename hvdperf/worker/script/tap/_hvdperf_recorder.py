@@ -43,7 +43,7 @@ FIRST = 3
 # The width of a bin of step times, in ln.
 BIN = 0.01
 # Seconds from one writing to the next, of the whole and of the one line for the display.
-WRITE_S, LINE_S = 30.0, 1.0
+WRITE_S, LEAST_S = 30.0, 1.0
 # Of a short run it is written whenever it has become so much longer.
 EARLY = 0.2
 # Seconds from one beat of a thread of ours to the next, and how late one is if nothing ran then.
@@ -197,7 +197,7 @@ class Steps:
         if self.count == FIRST and _state.at_step is None:
             self.use, self.used_at = _guarded("cores", _use), end
         if self.count > FIRST:
-            if self.use is not None and end - self.used_at > LINE_S:
+            if self.use is not None and end - self.used_at > LEAST_S:
                 # Here, since a script may do much after its last step.
                 self.used, self.used_at = _guarded("cores", _used_since, self.use), end
             period = max(end - self.ended, 1e-9)
@@ -301,7 +301,7 @@ class State:
         self.session: Any = (None, None)
         # Ends the beats; is held while there are any.
         self.ending, self.beating = threading.Event(), threading.Lock()
-        self.written_at = self.line_at = 0.0
+        self.written_at = 0.0
         # When the last step ended.
         self.moved_at = 0.0
         # The main thread may write while it writes: in the handler of a signal.
@@ -867,14 +867,10 @@ def _trained(steps: Any, at: Any) -> None:
     places, _state.places_now = _state.places_now, {}
     for name, seconds in places.items() if steps.count > FIRST else ():
         _state.places[name] = _state.places.get(name, 0.0) + seconds
-    if _state.rank is not None and os.getpid() == _state.pid:
-        if at - _state.line_at > LINE_S:
-            # What the display shows of this rank.
-            _state.line_at = at
-            _write_whole(f"now-{_state.name}", [_state.rank, steps.count, steps.samples, at])
-        # Of a script that is killed early most is known as well.
-        if at - _state.written_at > min(WRITE_S, max(LINE_S, EARLY * (at - steps.begun))):
-            _write(is_last=False)
+    # Of a script that is killed early most is known as well.
+    is_due = at - _state.written_at > min(WRITE_S, max(LEAST_S, EARLY * (at - steps.begun)))
+    if is_due and _state.rank is not None and os.getpid() == _state.pid:
+        _write(is_last=False)
     if _state.limit and steps.count >= _state.limit:
         _stop()
 
