@@ -3,6 +3,8 @@
 A check that fails says what is wrong and what mends it. What is legitimate is told and fails
 nothing: layers that are registered as local, statistics of batch normalisation (no optimizer
 changes them), an exchange after several steps only.
+
+Where no rank comes to the end of a step, they are asked which waits for which.
 """
 
 from __future__ import annotations
@@ -34,6 +36,9 @@ CERTAIN = 3.0
 # Samples that two ranks have read from which their number is estimated, and shares of a rank's
 # samples that are all of them, and that are worth a word.
 LEAST_SHARED, WHOLE, PARTLY = 8, 0.6, 0.1
+# A wait is a stall if it takes so many times as long as the mean step, and as the slowest one: a
+# checkpoint is waited for, too.
+LONGER, SLOWER = 10.0, 2.0
 
 
 @dataclass(frozen=True)
@@ -214,3 +219,35 @@ def _warm_up(ranks: Sequence[Rank]) -> Iterator[Problem]:
             f"{100 * (1 - exp(still.estimate)):.0f} % in the last third of the run",
             "run it for longer; autotuning and filling caches take many steps",
         )
+
+
+def stall_of(ranks: Sequence[Rank]) -> str:
+    """Return in words which exchange waits for which ranks; "" unless all ranks had stopped when
+    they last wrote. ranks: of one job."""
+    left = {rank.rank for rank in ranks if rank.is_over}
+    waits = {rank.rank: rank.waits for rank in ranks if rank.waits and _is_long(rank)}
+    if not waits or len(left | waits.keys()) < len(ranks):
+        return ""
+    told = []
+    for what in dict.fromkeys(wait[0] for wait in waits.values() if wait[0]):
+        within = {rank: wait for rank, wait in waits.items() if wait[0] == what}
+        others = [rank for rank in range(ranks[0].size) if rank not in within]
+        if others:
+            rank, (_, seconds, place) = next(iter(within.items()))
+            where = f", which rank {rank} calls at {place}," if place else ""
+            whom = f"rank {others[0]}" + f" and {len(others) - 1} more" * bool(others[1:])
+            _, _, at = waits.get(others[0], ("", 0.0, ""))
+            if others[0] in left:
+                whom += ", which has ended"
+            elif at:
+                whom += f", which is at {at}"
+            told.append(f"{what}{where} waits for {whom} ({seconds:.0f} s so far)")
+    return "; ".join(told)
+
+
+def _is_long(rank: Rank) -> bool:
+    assert rank.waits is not None
+    if rank.steps is None:
+        return True
+    mean = rank.steps.period or 0.0
+    return rank.waits[1] >= max(LONGER * mean, SLOWER * rank.steps.longest)

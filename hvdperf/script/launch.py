@@ -13,17 +13,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from math import ceil
 from pathlib import Path
 from statistics import fmean
 
 from hvdperf import programs
+from hvdperf.cli import complain
 from hvdperf.errors import UserError, first_of, refusing
 from hvdperf.launch.helpers import scratch_directory
 from hvdperf.launch.launchers import own_settings
 from hvdperf.machine import stack, starting
 from hvdperf.paths import shown
-from hvdperf.script.live import Live
+from hvdperf.script.checks import stall_of
 from hvdperf.script.recorded import Rank, last_job, read_ranks
 from hvdperf.timeline.processes import Git, ended
 from hvdperf.worker.script.tap import _hvdperf_private as private
@@ -174,8 +176,18 @@ def run(command: Command, directory: Path, steps: int | None) -> int:
     ended it. Raises UserError if it does not start."""
     words, environment = on_all_hosts(command.words), command.environment(directory, steps)
     with refusing(f"{command.words[0]}: does not start: ", OSError):
-        status = ended(words, cwd=None, env=environment, meanwhile=Live(directory).look)
+        status = ended(words, cwd=None, env=environment, meanwhile=partial(_look, directory, set()))
     return status if status >= 0 else 128 - status
+
+
+def _look(directory: Path, told: set[str]) -> None:
+    """Say once if no rank comes to the end of a step any more. directory: where ranks write. told:
+    takes what was said."""
+    if not told and any(directory.glob("stalled-*")):
+        stall = stall_of(last_job(read_ranks(directory)[0])[0])
+        if stall:
+            told.add(stall)
+            complain(f"no step finishes any more: {stall}")
 
 
 # Short runs --------------------------------------------------------------------------------------

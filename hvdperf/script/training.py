@@ -13,9 +13,8 @@ from statistics import fmean
 from hvdperf.columns import Columns, wrapped
 from hvdperf.plan.settings import settings_in
 from hvdperf.script import limits
-from hvdperf.script.checks import Problem, problems, remarks
+from hvdperf.script.checks import Problem, problems, remarks, stall_of
 from hvdperf.script.cores import LEAST_DELAY, faults_of
-from hvdperf.script.live import stall_of
 from hvdperf.script.recorded import NOT_KEPT, Launch, Rank
 from hvdperf.script.terms import SLOW, Parts, parts_of
 

@@ -6,14 +6,7 @@ import math
 
 import pytest
 
-from hvdperf.explain.collectives import (
-    StepTimes,
-    collective_overhead,
-    invalid_reasons,
-    library_mismatch,
-    paired,
-    step_times,
-)
+from hvdperf.explain import collectives
 from hvdperf.plan.arms import Collective, Transfer
 from hvdperf.plan.questions import at_gradient_sizes, overlap, sweep
 from hvdperf.records.rounds import Series
@@ -38,12 +31,12 @@ def test_the_tax_is_the_geometric_mean_over_sizes_of_medians_over_turns():
     bare = [series(1.0, size, turn) for turn in range(3) for size in (SMALL, LARGE)]
     ours = [series(ratio, SMALL, turn) for turn, ratio in enumerate((7.0, 9.0, 8.0))]
     ours += [series(ratio, LARGE, turn) for turn, ratio in enumerate((2.0, 1.0, 50.0))]
-    assert collective_overhead(ours, bare, Collective.ALLREDUCE) == pytest.approx(4.0)
+    assert collectives.collective_overhead(ours, bare, Collective.ALLREDUCE) == pytest.approx(4.0)
 
 
 def test_only_what_ran_in_the_same_turn_is_compared():
     ours = [series(2.0, SMALL, 0), series(90.0, SMALL, 1)]
-    assert collective_overhead(
+    assert collectives.collective_overhead(
         ours, [series(1.0, SMALL, 0)], Collective.ALLREDUCE
     ) == pytest.approx(2.0)
 
@@ -52,19 +45,19 @@ def test_other_operations_are_left_out():
     gather = Transfer(Collective.ALLGATHER, (64,))
     ours = [series(2.0, SMALL), series(50.0, gather)]
     bare = [series(1.0, SMALL), series(1.0, gather)]
-    assert collective_overhead(ours, bare, Collective.ALLREDUCE) == pytest.approx(2.0)
-    assert list(paired(ours, bare, Collective.ALLGATHER)) == [gather]
+    assert collectives.collective_overhead(ours, bare, Collective.ALLREDUCE) == pytest.approx(2.0)
+    assert list(collectives.paired(ours, bare, Collective.ALLGATHER)) == [gather]
 
 
 def test_sizes_are_in_their_order():
     both = [series(1.0, LARGE), series(1.0, SMALL)]
-    assert list(paired(both, both, Collective.ALLREDUCE)) == [SMALL, LARGE]
+    assert list(collectives.paired(both, both, Collective.ALLREDUCE)) == [SMALL, LARGE]
 
 
 def test_without_a_bare_transport_there_is_no_tax():
     missing = [Series(SMALL, 0, [series_report([], problem="no mpi4py")] * 2)]
     with pytest.raises(ValueError, match="no collective operation was measured"):
-        collective_overhead([series(1.0, SMALL)], missing, Collective.ALLREDUCE)
+        collectives.collective_overhead([series(1.0, SMALL)], missing, Collective.ALLREDUCE)
 
 
 @pytest.mark.parametrize("asked", [*sweep(WORKLOAD, 2), at_gradient_sizes(WORKLOAD, 2)], ids=str)
@@ -78,10 +71,10 @@ def test_a_round_gives_the_logarithm_of_the_tax(asked):
 @pytest.mark.parametrize(
     ("times", "nothing_hidden", "all_hidden"),
     [
-        (StepTimes(full=0.04, local=0.03, exchange=0.01), 1.0, 4 / 3),
-        (StepTimes(full=0.03, local=0.03, exchange=0.01), 0.75, 1.0),
-        (StepTimes(full=0.03, local=0.01, exchange=0.03), 0.75, 1.0),
-        (StepTimes(full=0.015, local=0.01, exchange=0.03), 0.375, 0.5),
+        (collectives.StepTimes(full=0.04, local=0.03, exchange=0.01), 1.0, 4 / 3),
+        (collectives.StepTimes(full=0.03, local=0.03, exchange=0.01), 0.75, 1.0),
+        (collectives.StepTimes(full=0.03, local=0.01, exchange=0.03), 0.75, 1.0),
+        (collectives.StepTimes(full=0.015, local=0.01, exchange=0.03), 0.375, 0.5),
     ],
 )
 def test_a_step_lies_between_its_longer_part_and_both(times, nothing_hidden, all_hidden):
@@ -93,7 +86,7 @@ def test_a_round_gives_the_logarithm_of_a_step_that_hides_nothing():
     asked = overlap(WORKLOAD, 2)
     measured = exchanging_round(asked, 1.25)
     assert math.exp(observation(asked, measured)) == pytest.approx(1.25)
-    (first, *_) = step_times(measured.of(HOROVOD_2), measured.of(BARE_2))
+    (first, *_) = collectives.step_times(measured.of(HOROVOD_2), measured.of(BARE_2))
     assert first == pytest.approx((0.05, 0.03, 0.01))
 
 
@@ -104,14 +97,14 @@ def test_a_turn_that_lacks_a_part_bounds_nothing():
     turns_of(horovod).blocks = [
         b for b in horovod.blocks if not (b.turn == 1 and b.kind.value == "local")
     ]
-    assert len(step_times(horovod, bare)) == 1
+    assert len(collectives.step_times(horovod, bare)) == 1
 
 
 # Evidence --------------------------------------------------------------------------------------
 
 
 def test_a_sound_series_has_no_problem():
-    assert invalid_reasons("resnet_50_s bare@2", 2, [series(0.1)]) == []
+    assert collectives.invalid_reasons("resnet_50_s bare@2", 2, [series(0.1)]) == []
 
 
 @pytest.mark.parametrize(
@@ -126,20 +119,20 @@ def test_a_sound_series_has_no_problem():
 )
 def test_what_is_wrong_with_a_series_is_told(seconds, said):
     measured = Series(SMALL, 3, list(map(series_report, seconds)))
-    found = invalid_reasons("sweep horovod@2", 2, [measured])
+    found = collectives.invalid_reasons("sweep horovod@2", 2, [measured])
     assert any(said in problem for problem in found)
     assert all("sweep horovod@2, allreduce of " in problem for problem in found)
 
 
 def test_what_a_rank_says_of_its_result_is_told_with_the_rank():
     ranks = [series_report([0.1]), series_report([0.1], problem="number 0 is 3 instead of 2")]
-    (found,) = invalid_reasons("sweep horovod@2", 2, [Series(SMALL, 3, ranks)])
+    (found,) = collectives.invalid_reasons("sweep horovod@2", 2, [Series(SMALL, 3, ranks)])
     assert "rank 1: number 0 is 3 instead of 2" in found
 
 
 def test_both_must_run_over_the_same_mpi():
     ours = [series(0.1)]
-    assert library_mismatch(ours, [series(0.1)]) == ""
-    told = library_mismatch(ours, [series(0.1, library="MPICH 4.2")])
+    assert collectives.library_mismatch(ours, [series(0.1)]) == ""
+    told = collectives.library_mismatch(ours, [series(0.1, library="MPICH 4.2")])
     assert told.startswith("Horovod uses Open MPI v4.1.8, but mpi4py uses MPICH 4.2")
-    assert library_mismatch([], []) == ""
+    assert collectives.library_mismatch([], []) == ""
