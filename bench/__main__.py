@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
 
-from bench import costs, losses, mutants, nights, simulation, soak, trust, truth_table
+from bench import costs, limits, mutants, nights, sessions, soak, trust, truth_table
+from bench.simulator import Table
 from docs.markdown import put_into
 from hvdperf import cli
 from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "simulations.md"
-# What simulates, and of how many sessions a cell, files or allocations a row, or years.
-SIMULATIONS: Mapping[str, tuple[Callable[[int], Iterable[str]], int]] = {
-    "simulation": (simulation.tables, 600),
-    "thresholds": (nights.file_tables, 10),
-    "falls": (partial(losses.table, "falls"), 20),
-    "nodes": (partial(losses.table, "nodes"), 12),
-    "gate": (partial(losses.table, "gate"), 50),
-    "changes": (nights.changes, 5),
-    "vet": (losses.vet_table, 150),
+# What is simulated, and of how many sessions a cell, files, allocations or years a row.
+SIMULATIONS: Mapping[str, tuple[Sequence[Table[Any]], int]] = {
+    "simulation": (sessions.TABLES, 600),
+    "thresholds": ([limits.TABLE], 10),
+    "falls": ([nights.FALLS], 20),
+    "nodes": ([nights.NODES], 12),
+    "gate": ([nights.GATE], 50),
+    "changes": ([nights.CHANGES], 5),
+    "vet": ([nights.VET], 150),
 }
 NAMES = ", ".join(SIMULATIONS)
 
@@ -39,9 +41,9 @@ def rates(*names: str, of: int | None = None, write: bool = False) -> int:
     if of is not None and of < 2:
         raise UserError(f"--of {of}: must be two or more")
     for name in names:
-        simulate, usual = SIMULATIONS[name]
+        tables, usual = SIMULATIONS[name]
         lines = []
-        for line in simulate(of or usual):
+        for line in chain(*(table.lines(of or usual) for table in tables)):
             print(line, flush=True)
             lines.append(line)
         if write:

@@ -1,64 +1,63 @@
-"""Nights of made-up years: which of the lasting changes that are planted there are found, and how
-many false FAILs proposed thresholds give. `python -m bench rates changes thresholds` prints the
-tables.
+"""Nights of made-up years, judged by the suite's own code: which losses and lasting changes are
+found there, and how often something is found that is not there; and allocations with a bad node.
+`python -m bench rates falls nodes gate changes vet` prints the tables.
 """
 
 from __future__ import annotations
 
 import math
-import random
-import tomllib
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
-from itertools import chain, product
-from statistics import fmean, median, median_high
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import product
 from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
-import numpy.typing as npt
+from scipy.special import chdtri
 
-from bench.losses import verdicts
-from bench.sessions import SEED, Array, Generator, Part, drawn, normal, student
-from docs.markdown import heading, row
-from hvdperf.machine.host import Machine
+from bench import simulator
+from bench.simulator import Array, Generator, Part, Table, drawn
 from hvdperf.plan.comparisons import Question
-from hvdperf.plan.thresholds import Case, proposed_rule
 from hvdperf.records.documents import SUMMARY_FORMAT, Kind, Limit, Result, Row, Summary
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.outcome import Measure
-from hvdperf.session import proposals
-from hvdperf.session.proposals import MOST_A_YEAR, NIGHTS, Scatter
-from hvdperf.timeline.lines import Change
-from hvdperf.timeline.nights.changes import findings
+from hvdperf.session.proposals import NIGHTS
+from hvdperf.timeline.nights import gate
+from hvdperf.timeline.nights.falls import judge_speeds
 from hvdperf.timeline.nights.night import FORMAT, Night
-from hvdperf.verdict import Floor, Rule, Verdict
+from hvdperf.timeline.nights.series import Series
+from hvdperf.verdict import REGRESSION, Verdict
+from hvdperf.vet import judge as vet
+from hvdperf.vet.commands import ROUNDS
+from hvdperf.vet.nodes import schedule
 
 FIRST = datetime(2025, 11, 24, 1, tzinfo=UTC)
-# On the bad ones throughputs are 8 % lower.
-GOOD, BAD = ("gpu-01", "gpu-02"), (("gpu-01", "gpu-07"), ("gpu-01", "gpu-09"))
-NAMED = ("gpu-07",), ("gpu-09",)
+NETWORKS = tuple(f"network_{number}" for number in range(15))
+GOOD = ("gpu-01", "gpu-02")
 
 
-@dataclass(frozen=True)
-class Year:
-    """What is planted in a year.
+def night(index: int, *parts: Summary) -> Night:
+    """Return a night with these sessions."""
+    began = FIRST + timedelta(days=index)
+    command, ended = "pytest perf/ --profile=nightly-gpu", began + timedelta(minutes=50)
+    return Night(FORMAT, "a100", began.date(), began, command, parts=parts, ended_at=ended)
 
-    noise: standard deviation between nights. steps: night -> factor of the lines of the first
-    network. drift: factor of the second network's lines at the end of the year. missing: nights
-    without a document. bad: nights on each of the two bad nodes. weekend: factor of
-    throughputs on Saturdays and Sundays.
-    """
 
-    noise: float
-    steps: Mapping[int, float] = field(default_factory=lambda: {90: 0.97, 180: 0.95, 270: 0.90})
-    drift: float = 0.96
-    missing: Sequence[int] = tuple(range(40, 50))
-    bad: Sequence[Sequence[int]] = ((60, 121, 122, 200), (30, 150, 251, 310))
-    weekend: float = 1.0
-    networks: int = 15
-    world_sizes: tuple[int, ...] = (1, 2, 4, 8)
+def summary(
+    index: int,
+    rows: Sequence[Row] = (),
+    results: Sequence[Result] = (),
+    kind: Kind = Kind.OWN,
+    hosts: tuple[str, ...] = GOOD,
+    node: str = "",
+) -> Summary:
+    """Return a session of a night. Half a year has the old driver."""
+    began = FIRST + timedelta(days=index)
+    session, ended = f"{began:%Y%m%dT%H%M%SZ}-1", began + timedelta(minutes=50)
+    head = SUMMARY_FORMAT, session, ended, kind, 0, 50.0
+    machine = hosts, fingerprint("535.129.03" if index < 180 else "550.54.15")
+    return Summary(*head, *machine, {}, tuple(rows), tuple(results), node=node)
 
 
 def fingerprint(driver: str = "535.129.03") -> Fingerprint:
@@ -70,257 +69,352 @@ def fingerprint(driver: str = "535.129.03") -> Fingerprint:
     return Fingerprint(**{**values, **known})  # type: ignore[typeddict-item]
 
 
-def nights(year: Year, seed: int) -> list[Night]:
-    """Return the nights of a made-up year, a throughput and a figure for every network and world
-    size."""
-    noise = random.Random(seed)
-    return [_night(year, index, noise) for index in range(NIGHTS) if index not in set(year.missing)]
+# Throughputs that fall ---------------------------------------------------------------------------
 
 
-def _night(year: Year, index: int, noise: random.Random) -> Night:
-    began = FIRST + timedelta(days=index)
-    bad = next((node for node, at in zip(BAD, year.bad, strict=True) if index in at), None)
-    usual = (0.92 if bad else 1.0) * (year.weekend if began.weekday() >= 5 else 1.0)
-    stepped = math.prod(size for at, size in year.steps.items() if index >= at)
-    planted = {0: stepped, 1: year.drift ** (index / NIGHTS)}
-    rows, results = [], []
-    for network, size in product(range(year.networks), year.world_sizes):
-        model, factor = f"network_{network}", usual * planted.get(network, 1.0)
-        speed = 400.0 * size * factor * math.exp(noise.gauss(0, year.noise))
-        launches = tuple(speed * math.exp(noise.gauss(0, 0.002)) for _ in range(3))
-        results.append(Result(Measure.SPEED, model, size, launches))
-        figure = 0.9 * math.exp(noise.gauss(0, year.noise))
-        place = f"weak_scaling[{model}-np{size}]", Question.WEAK_SCALING, model, size
-        bounds = figure, figure * 0.98, figure * 1.02
-        rows.append(Row(*place, Verdict.PASS, *bounds, Limit(0.8, None), 3, ""))
-    machine = bad or GOOD, fingerprint("535.129.03" if index < 180 else "550.54.15")
-    session = f"{began:%Y%m%dT%H%M%SZ}-1"
-    ended = began + timedelta(minutes=50)
-    head = SUMMARY_FORMAT, session, ended, Kind.OWN, 0, 50.0
-    part = Summary(*head, *machine, {}, tuple(rows), tuple(results))
-    command = "pytest perf/ --profile=nightly-gpu"
-    return Night(FORMAT, "a100", began.date(), began, command, parts=(part,), ended_at=ended)
+class Loss(NamedTuple):
+    """A planted loss. throughputs, nodes: which of them have it. names: whose fall finds it; "" for
+    that of all. nights: the number of nights on which it is looked for."""
+
+    factor: float
+    throughputs: slice = slice(None)
+    nodes: slice = slice(None)
+    names: Set[str] = frozenset(("", NETWORKS[0]))
+    nights: int = 3
 
 
-def changes(years: int) -> Iterator[str]:
-    """Yield the rows of a table: what is found of what is planted in so many years, in how many
-    lines; of steps also after how many nights."""
-    steps = (f"{percent} %: found; after nights (most) in lines" for percent in (-3, -5, -10))
-    planted = ("drift: steps found", "slow nodes found, other nodes named", "false changes")
-    yield from heading("noise", *steps, *planted)
-    for noise in (0.01, 0.02, 0.03):
-        yield row(f"{100 * noise:.0f} %", *_planted(Year(noise), years))
+# What is red on a night: the number of the year or loss, or the name of the case, and what says
+# that it is the same as on the night before.
+Red = set[tuple[object, object]]
+# Yields what is red: the index of the night, the names, and what says that it is still the same.
+Decider = Callable[[Sequence[Night]], Iterable[tuple[int, Set[str], object]]]
 
 
-def _planted(year: Year, years: int) -> Iterator[str]:
-    found = [findings(nights(year, seed)) for seed in range(years)]
-    causes = Counter(_cause(change, year) for each in found for change in each.changes)
-    lines = years * len(year.world_sizes)
-    for at in year.steps:
-        after = [delay for seed in range(years) for delay in _delays(year, seed, at)]
-        delays = f"{median_high(after)} ({max(after)}) in {len(after)}" if after else "-"
-        yield f"{causes[at]} of {lines}; {delays}"
-    yield f"{causes['drift']} in {lines}"
-    named = [node.hosts in NAMED for each in found for node in each.nodes]
-    yield f"{sum(named)} of {2 * years}, {len(named) - sum(named)}"
-    yield f"{causes[None]} in {2 * year.networks * lines}"
+def falls(nights: Sequence[Night]) -> Iterator[tuple[int, Set[str], object]]:
+    for at, fall in judge_speeds(nights).falls.items():
+        yield at, {key.name for _, key in fall.what}, fall.since.night
 
 
-def _cause(change: Change, year: Year) -> object:
-    """Return the night of the step that a change is, or "drift"; None if it was not planted."""
-    index = (date.fromisoformat(change.since) - FIRST.date()).days
-    step = next((at for at in year.steps if abs(at - index) <= 7), None)
-    planted = {"throughput[network_0": step, "throughput[network_1": "drift"}
-    return planted.get(change.line.name.partition("-")[0])
+def lasting_changes(nights: Sequence[Night]) -> Iterator[tuple[int, Set[str], object]]:
+    """Yield what is known on the last night."""
+    for each in Series("", nights).found.changes:
+        yield len(nights) - 1, {each.line.model}, (each.line.name, each.at)
 
 
-def _delays(year: Year, seed: int, at: int) -> Collection[int]:
-    """Return after how many measured nights a step is first seen, looked for night by night, for
-    each line that sees it within 60."""
-    made = nights(replace(year, networks=1), seed)
-    before = sum((night.began_at - FIRST).days < at for night in made)
-    found: dict[str, int] = {}
-    for seen in range(3, 61):
-        if len(found) < len(year.world_sizes):
-            told = findings(made[: before + seen]).changes
-            names = [change.line.name for change in told if _cause(change, year) == at]
-            found = dict.fromkeys(names, seen) | found
-    return found.values()
-
-
-# Proposed thresholds: the false FAILs that a file says, and those of nights without a change ------
-
-# The cases of a file, and the full looks of a night.
-CASES, LOOKS = 60, (8, 12, 24)
-# Nights by which a file's false FAILs are counted: five years.
-COUNTED = 5 * NIGHTS
-# Nights by which the share that PASSes, and that of a slower build that FAILs, are counted.
-WHOLE = 20
-SLOWER = 0.9
-FIGURE = math.log(0.8)
+def differing(
+    own: float,
+    of_all: float = 0.0,
+    of_node: float = 0.0,
+    tail: int = 10**6,  # which is as good as normal
+    correlation: float = 0.3,
+) -> tuple[Part, ...]:
+    """Return what a night does to each throughput alone, to each node, and to all. tail: degrees of
+    freedom of Student's t. correlation: of one night and the next."""
+    how = simulator.student(tail), {"night": correlation}
+    return (
+        Part(own, ("night", "node", "key"), *how),
+        Part(of_node, ("night", "node"), *how),
+        Part(of_all, ("night",), *how),
+    )
 
 
 @dataclass(frozen=True)
-class Noise:
-    """The noise of a machine. rounds, nights: standard deviations of ln ratio of a round, and of a
-    night in addition. common: whether a night is the same for all cases. tails: degrees of freedom
-    of Student's t for nights; 0 for normal ones. correlation: between a round and the next one."""
+class Throughputs:
+    """How the throughputs of nights differ.
 
-    rounds: float
-    nights: float
-    common: bool = False
-    tails: int = 0
-    correlation: float = 0.0
+    noise: of nights. nodes: their names; "" for one session of all. launch: standard deviation of
+    one of three launches, whose tails are heavy. weekend: factor. missing: share of each node's
+    nights; by default 5 % are missing, and 3 % disturbed, which tell no more. latest: a loss begins
+    from the 60th night on, and before this one. decide: says what is red.
+    """
 
-    def __str__(self) -> str:
-        words = [f"{100 * self.rounds:.1f} %; {100 * self.nights:g} %"]
-        words += ["nights are the same for all cases"] if self.common else []
-        words += [f"nights of Student t{self.tails}"] if self.tails else []
-        words += [f"rounds correlate by {self.correlation:g}"] if self.correlation else []
-        return ", ".join(words)
+    noise: Sequence[Part]
+    nodes: Sequence[str] = ("",)
+    keys: Sequence[tuple[str, int]] = tuple(product(NETWORKS, (1, 2, 4, 8)))
+    launch: float = 0.02
+    weekend: float = 1.02
+    missing: float = 1 - 0.95 * 0.97
+    latest: int = 200
+    decide: Decider = falls
 
-    def draw(self, generator: Generator, nights: int, rounds: int) -> Array:
-        """Return the ln ratios of CASES, [nights, cases, rounds]."""
-        axes = {"night": nights, "case": CASES, "round": rounds}
-        values = student(self.tails) if self.tails else normal
-        of_nights = Part(self.nights, ("night",) if self.common else ("night", "case"), values)
-        of_rounds = Part(self.rounds, tuple(axes), near={"round": self.correlation})
-        return FIGURE + drawn(generator, axes, of_nights, of_rounds)
+    def judged(self, count: int, loss: Loss | None = None) -> tuple[list[Red], int]:
+        """Return what is red in so many years without a loss, or on the first nights of so many
+        losses, and on how many nights."""
+        red: list[Red] = [set() for _ in range(NIGHTS if loss is None else loss.nights)]
+        for seed in range(count):
+            nights = self.nights(seed, loss)
+            for at, names, began in self.decide(nights):
+                if at >= len(nights) - len(red) and (loss is None or loss.names & names):
+                    red[at - len(nights)].add((seed, began))
+        return red, sum(map(len, red))
 
+    def nights(self, seed: int, loss: Loss | None = None) -> list[Night]:
+        """Return a year, or the nights up to the last one of a loss, on which nothing is
+        missing."""
+        generator = np.random.default_rng(seed)
+        first = int(generator.integers(60, self.latest))
+        count = NIGHTS if loss is None else first + loss.nights
+        axes = {"night": count, "node": len(self.nodes), "key": len(self.keys), "launch": 3}
+        launches = Part(self.launch, tuple(axes), simulator.student(3))
+        figures = np.median(drawn(generator, axes, launches, *self.noise), axis=3)
+        figures[np.arange(count) % 7 >= 5] += math.log(self.weekend)
+        measures = generator.random(figures.shape[:2]) >= self.missing
+        if loss is not None:
+            figures[first:, loss.nodes, loss.throughputs] += math.log(loss.factor)
+            measures[first:] = True
+        speeds = np.exp(figures).tolist()
+        return [night(at, *self._parts(at, speeds[at], measures[at])) for at in range(count)]
 
-NOISES = tuple(
-    Noise(rounds, nights) for rounds in (0.026, 0.045, 0.071) for nights in (0.0, 0.005, 0.01, 0.03)
-)
-ENDS = tuple(noise for noise in NOISES if noise.rounds != 0.045 and noise.nights != 0.005)
-OTHER = (
-    Noise(0.026, 0.01, common=True),
-    Noise(0.026, 0.01, tails=5),
-    Noise(0.026, 0.01, correlation=0.3),
-)
-# By number of sessions of eight rounds, noises of which many files are drawn.
-USUAL, ALIKE = Noise(0.026, 0.02), Noise(0.026, 0.02, common=True)
-LUCK = ((8, USUAL), (12, USUAL), (12, Noise(0.071, 0.01)), (12, ALIKE))
-# A number of sessions that leaves nothing open.
-MANY = 10**9
-# By the number of sessions and of the rounds of each: the noises of its table.
-SESSIONS = {(12, 8): (*NOISES, *OTHER), (8, 8): ENDS, (12, 3): ENDS}
-
-
-class File(NamedTuple):
-    """A proposed file. expected: the false FAILs of a year that it says. counted: those of
-    simulated nights, a year. narrow, counted_narrow: the same of floors that only PASS in 95 % of
-    sessions. limit: the median floor, as a share of the true figure. passed: the share of nights on
-    which every case PASSes. found: the share of cases that are 10 % slower, and FAIL."""
-
-    expected: float
-    counted: float
-    narrow: float
-    counted_narrow: float
-    limit: float
-    passed: float
-    found: float
-
-
-Observed = Mapping[Case, Sequence[Sequence[float]]]
+    def _parts(
+        self, index: int, speeds: Sequence[Sequence[float]], measures: Array
+    ) -> Iterator[Summary]:
+        for node, own, is_measured in zip(self.nodes, speeds, measures, strict=True):
+            results = (
+                Result(Measure.SPEED, *key, (speed,))
+                for key, speed in zip(self.keys, own, strict=True)
+            )
+            if is_measured:
+                hosts = (node,) if node else GOOD
+                yield summary(index, results=tuple(results), hosts=hosts, node=node)
 
 
-def observed(noise: Noise, sessions: int, rounds: int, generator: Generator) -> Observed:
-    """Return the ln ratios of each case, by session, of simulated sessions."""
-    values = noise.draw(generator, sessions, rounds)
-    cases = [Case(Question.WEAK_SCALING, "vgg_16", at + 2, 1) for at in range(CASES)]
-    return {case: values[:, at].tolist() for at, case in enumerate(cases)}
+# The gate over nights ----------------------------------------------------------------------------
+
+# Nights of a gate without a change, by which it is known how they differ.
+BEFORE = 2 * gate.FEWEST
+FAIL_BELOW, PASS_FROM = math.log(REGRESSION.fail_below), math.log(REGRESSION.pass_from)
 
 
-def floors(of: Observed) -> list[Rule]:
-    """Return the floors of the file that is proposed from these sessions."""
-    text = proposals.propose(of, LOOKS, Machine("", (0,), cpu_model="made up"))
-    return [Floor.at(float(value)) for value in tomllib.loads(text)["thresholds"].values()]
+@dataclass(frozen=True)
+class Gate:
+    """The noise of 60 cases of two stacks.
+
+    sd: of the ln ratio of a round, which has four turns; all is normal. launches: the part of it
+    that turns do not explain. nights: the standard deviation of what a night does to a case beyond
+    its rounds. rounds: the correlation of a round and the next one. looks: the full ones.
+    """
+
+    sd: float
+    launches: float
+    nights: float = 0.0
+    rounds: float = 0.0
+    looks: Sequence[int] = (8, 12, 24)
+
+    def judged(self, count: int, loss: Loss | None = None) -> tuple[list[Red], int]:
+        """Return which cases are an alarm, as Throughputs does, and how many FAIL by one session:
+        of 60 cases a year, or of as many cases as there are losses."""
+        if loss is None:
+            made = self.made(60 * count, [0.0] * NIGHTS)
+        else:
+            made = self.made(count, [math.log(loss.factor)] * gate.NIGHTS)
+        found = gate.judge_gates(made).found
+        red: list[Red] = [
+            {(each.row.name, each.first) for each in found.get(at, ()) if each.is_alarm}
+            for at in range(BEFORE, len(made))
+        ]
+        return red, sum(len(each.parts[-1].cases) for each in made[BEFORE:])
+
+    def made(self, cases: int, changes: Sequence[float]) -> list[Night]:
+        """Return nights with so many cases, after those without a change. What FAILs is measured
+        again. changes: of all cases, in ln, by night."""
+        generator, made = np.random.default_rng(1), []
+        for index, change in enumerate([0.0] * BEFORE + [*changes]):
+            of_cases = change + self.nights * simulator.normal(generator, (cases,))
+            rows = self.rows(self.turns(of_cases, generator), range(cases))
+            failed = [at for at, row in enumerate(rows) if row.verdict is Verdict.FAIL]
+            again = self.rows(self.turns(of_cases[failed], generator), failed)
+            kinds = (rows, Kind.GATE), (again, Kind.GATE_AGAIN)
+            made.append(night(index, *(summary(index, own, kind=kind) for own, kind in kinds)))
+        return made
+
+    def turns(self, of_cases: Array, generator: Generator) -> Array:
+        """Return ln ratios of all turns, [case, round, turn]. of_cases: what the night does to
+        each, in ln."""
+        axes = {"case": len(of_cases), "round": self.looks[-1], "turn": 4}
+        # The variance of the median of four turns is 0.298 of that of one.
+        turn = math.sqrt((self.sd**2 - self.launches**2) / 0.298)
+        near = {"round": self.rounds}
+        launches = Part(self.launches, ("case", "round"), near=near)
+        turns = drawn(generator, axes, launches, Part(turn, tuple(axes), near=near))
+        return turns + of_cases[:, None, None]
+
+    def rows(self, turns: Array, names: Sequence[int]) -> list[Row]:
+        """Judge cases. Figures and bounds are made up: over nights only those of what FAILs count,
+        and that is judged again by the rounds of two sessions. turns: [case, round, turn]."""
+        observations = np.median(turns, axis=2)
+
+        def early(cases: Any, look: int) -> Array:
+            return simulator.early_lower(turns[cases, :look], max(0.02, self.launches))
+
+        judged = simulator.verdicts(observations, FAIL_BELOW, PASS_FROM, self.looks, early)
+        return [
+            Row(
+                *(f"{name}", Question.WEAK_SCALING, "network", 8, verdict, 1.0, 1.0, 1.0),
+                *(Limit(None, None), count, "", tuple(values[:count])),
+            )
+            for name, verdict, count, values in zip(
+                names, *judged, observations.tolist(), strict=True
+            )
+        ]
 
 
-def expected(of: Observed, rules: Sequence[Rule]) -> float:
-    """Return the false FAILs of a year that the sessions let expect of these rules."""
-    return proposals.of_year(zip(rules, map(proposals.scatter, of.values()), strict=True), LOOKS)
+# Tables ------------------------------------------------------------------------------------------
 
-
-def proposed(noise: Noise, sessions: int, rounds: int, generator: Generator) -> File:
-    """Propose a file from such sessions, and judge nights by it."""
-    of = observed(noise, sessions, rounds, generator)
-    rules = floors(of)
-    narrow = [
-        proposed_rule(case.question, [*chain(*values)], LOOKS[0]) for case, values in of.items()
-    ]
-    nights = noise.draw(generator, COUNTED, LOOKS[-1])
-    whole = nights[:WHOLE]
-    return File(
-        expected(of, rules),
-        false_fails(rules, nights) * NIGHTS / COUNTED,
-        expected(of, narrow),
-        false_fails(narrow, nights[:NIGHTS]),
-        median(rule.fail_below for rule in rules if isinstance(rule, Floor)) / math.exp(FIGURE),
-        float((judged(rules, whole) == Verdict.PASS).all(axis=1).mean()),
-        float((judged(rules, whole + math.log(SLOWER)) == Verdict.FAIL).mean()),
+NAMED = tuple(f"gpu{number:02}" for number in range(16))
+HALF = math.sqrt(0.5)
+FALLING = {
+    "1.5 %": Throughputs(differing(0.015)),
+    "1.5 %, 50 % of it common": Throughputs(differing(0.015 * HALF, 0.015 * HALF)),
+    "3 %": Throughputs(differing(0.03)),
+    "3 %, 50 % of it common": Throughputs(differing(0.03 * HALF, 0.03 * HALF)),
+    "3 %, Student t5": Throughputs(differing(0.03, tail=5)),
+    "3 %, Student t3": Throughputs(differing(0.03, tail=3)),
+    "1.5 % of all, 0.7 % of each; correlation 0.7": Throughputs(
+        differing(0.007, 0.015, correlation=0.7)
+    ),
+    "the same, correlation 0.3, Student t5": Throughputs(differing(0.007, 0.015, tail=5)),
+}
+NODE_KEYS = tuple(product(NETWORKS[:4], (1, 8)))
+# Each part of a night differs by so much.
+FALLING_NODES = {
+    name: Throughputs(differing(sd, sd, sd, tail), NAMED, NODE_KEYS, 0.0, 1.0, 0.03, 61)
+    for name, sd, tail in (("1 %", 0.01, 10**6), ("2 %", 0.02, 10**6), ("1 %, t5", 0.01, 5))
+}
+# The noise of a round, and the part of it that turns do not explain: quiet, A and B of the other
+# tables, and in between.
+QUIET, A, B = (0.026, 0.015), (0.071, 0.0), (0.13, 0.108)
+BETWEEN = (0.045, 0.015), (0.055, 0.015)
+# By how much nights differ, and the correlation of rounds.
+DIFFER = ((0.0, 0.0), (0.005, 0.0), (0.01, 0.0), (0.015, 0.0), (0.02, 0.0), (0.0, 0.2))
+GATES = {
+    f"{100 * nights:g} %; rounds by {100 * machine[0]:g} %, r = {rounds:g}; looks {looks}": Gate(
+        *machine, nights, rounds, looks
     )
+    for looks in ((8, 12, 24), (8, 12))
+    for machine in (QUIET, *BETWEEN, A, B)
+    for nights, rounds in (DIFFER[:1] if machine is B else DIFFER)
+}
 
 
-def meant(rules: Sequence[Rule], noise: Noise) -> float:
-    """Return the false FAILs of a year that the rules mean at normal noise of which everything is
-    known, by the formula of hvdperf.session.proposals."""
-    known = Scatter(MANY, FIGURE, noise.nights**2 + noise.rounds**2, noise.rounds**2, MANY, 1)
-    return proposals.of_year(((rule, known) for rule in rules), LOOKS)
+def planted(what: str, *percents: int, **where: Any) -> dict[str, Loss]:
+    """Return losses of these sizes, by name. where: as Loss has it."""
+    return {f"{what} -{percent} %": Loss(1 - percent / 100, **where) for percent in percents}
 
 
-def judged(rules: Sequence[Rule], nights: Array) -> npt.NDArray[Any]:
-    """Return the verdicts of nights, [night, case], by the first look that decides. Early looks are
-    left out, because they only add PASSes. nights: ln ratios, [night, case, round]."""
-    floors = [(rule.fail_below, rule.pass_from) for rule in rules if isinstance(rule, Floor)]
-    fail_below, pass_from = np.tile(np.log(floors).T, len(nights))
-    found, _ = verdicts(nights.reshape(-1, nights.shape[2]), fail_below, pass_from, LOOKS)
-    return np.array(found).reshape(nights.shape[:2])
+LOSSES = (
+    planted("all", 50, 15, 5)
+    | planted("one network", 50, 15, 5, throughputs=slice(4))
+    | planted("one throughput", 50, 15, 5, throughputs=slice(2, 3))
+)
+OF_NODES = planted("a node", 8, 15, nodes=slice(3, 4), names={NAMED[3]}) | planted("all", 5, 15)
+OF_GATES = planted("all", 3, 5, 7, 10, 15, 50)
 
 
-def false_fails(rules: Sequence[Rule], nights: Array) -> int:
-    return int((judged(rules, nights) == Verdict.FAIL).sum())
-
-
-def file_table(sessions: int, rounds: int, files: int) -> Iterator[str]:
-    """Yield the rows of a table of SESSIONS, of so many files a row."""
-    narrow = ("95 % floors: expected", "counted")
-    shares = ("limit / figure", "nights that PASS", "10 % slower: FAIL")
-    more = ("largest count", f"files above {MOST_A_YEAR:g}")
-    yield from heading(
-        "rounds: sd; nights differ by", "expected", "counted", *narrow, *shares, *more
+CHANGING = {
+    f"{name}, r = {rho:g}": Throughputs(
+        differing(sd, correlation=rho), keys=NODE_KEYS, launch=0.002, decide=lasting_changes
     )
-    for noise in SESSIONS[sessions, rounds]:
-        generator = np.random.default_rng(SEED)
-        found = [proposed(noise, sessions, rounds, generator) for _ in range(files)]
-        means = (f"{fmean(values):.3g}" for values in zip(*found, strict=True))
-        above = sum(file.counted > MOST_A_YEAR for file in found)
-        largest = max(file.counted for file in found)
-        yield row(f"{noise}", *means, f"{largest:.1f}", f"{above} of {files}")
+    for rho in (0.0, 0.3)
+    for name, sd in (("1 %", 0.01), ("2 %", 0.02), ("3 %", 0.03))
+}
+# The nights after which a lasting change is looked for.
+LASTS = (10, 60)
+STEPS = {
+    f"{name}, {nights} nights": loss._replace(nights=nights)
+    for name, loss in planted("one network", 3, 5, 10, throughputs=slice(2)).items()
+    for nights in LASTS
+}
 
 
-def lucky_table(files: int) -> Iterator[str]:
-    """Yield the rows of a table of how far files are apart that come from the same noise."""
-    yield from heading("sessions", "noise", "expected", "meant: mean, median, 95 %", "more than 1")
-    for sessions, noise in LUCK:
-        generator = np.random.default_rng(SEED)
-        said, means = [], []
-        for _ in range(files):
-            of = observed(noise, sessions, 8, generator)
-            rules = floors(of)
-            said.append(expected(of, rules))
-            means.append(meant(rules, noise))
-        middle, high = np.quantile(means, [0.5, 0.95])
-        more = f"{sum(mean > MOST_A_YEAR for mean in means)} of {files}"
-        shares = f"{fmean(means):.2f}, {middle:.2g}, {high:.2g}"
-        yield row(f"{sessions}", f"{noise}", f"{fmean(said):.2f}", shares, more)
+def false_events(condition: Throughputs | Gate, years: int) -> tuple[int, int]:
+    """Return how many times something began in years without a loss, which may last for months, and
+    how much FAILs by one night each."""
+    red, failed = condition.judged(years)
+    return len(set().union(*red)), failed
 
 
-def file_tables(files: int) -> Iterator[str]:
-    """Yield the lines of all tables, of so many files a row."""
-    yield f"{files} files a row, each of {CASES} cases, and {COUNTED:,} nights for each file"
-    for sessions, rounds in SESSIONS:
-        yield f"\n{sessions} sessions of {rounds} rounds\n"
-        yield from file_table(sessions, rounds, files)
-    yield "\nfiles from the same noise, by the formula\n"
-    yield from lucky_table(5 * files)
+def found(condition: Throughputs | Gate, loss: Loss, tries: int) -> tuple[float, float]:
+    """Return the shares of losses that are found on the first night, and on any."""
+    red, _ = condition.judged(tries, loss)
+    first, all_ = ({each for each, _ in of_nights} for of_nights in (red[0], set().union(*red)))
+    return len(first) / tries, len(all_) / tries
+
+
+def at_most(count: int, years: int) -> float:
+    """Return the upper limit (95 %) of a rate a year of which so many were seen (Poisson)."""
+    return float(chdtri(2 * count + 2, 0.05)) / 2 / years
+
+
+def table(
+    conditions: Mapping[str, Throughputs | Gate], losses: Mapping[str, Loss], a_year: int
+) -> Table[Throughputs | Gate]:
+    """Return a table of what is found in years without a loss, and of the shares of losses, in %,
+    that are found on the first night, and within three. a_year: so many losses of each kind are
+    tried for a year without one."""
+
+    def cells(condition: Throughputs | Gate, years: int) -> Iterator[str]:
+        count, failed = false_events(condition, years)
+        yield f"{count} ({at_most(count, years):.2f})"
+        yield f"{failed / years:.1f}"
+        for loss in losses.values():
+            shares = [f"{100 * share:.3g}" for share in found(condition, loss, a_year * years)]
+            # A lasting change is not looked for on its first night.
+            yield ", ".join(shares[loss.nights >= min(LASTS) :])
+
+    events = "false events (a year, upper limit 95 %)", "FAILs a year by one night each"
+    return Table(("nights differ by", *events, *losses), conditions, cells)
+
+
+FALLS = table(FALLING, LOSSES, 2)
+NODES = table(FALLING_NODES, OF_NODES, 4)
+GATE = table(GATES, OF_GATES, 40)
+CHANGES = table(CHANGING, STEPS, 4)
+
+
+# Allocations with a bad node ---------------------------------------------------------------------
+
+ALLOCATED = tuple(f"node{number}" for number in range(64))
+TERMS = ("compute", "memory", vet.LINK)
+# Standard deviations of ln speed: of a node for good, and of each of its rounds.
+NODE_SD, ROUND_SD = 0.005, 0.03
+# The speed of the bad node, and of its link.
+BAD = ((1.0, 1.0), (0.95, 1.0), (0.93, 1.0), (0.9, 1.0), (0.8, 1.0), (1.0, 0.85), (1.0, 0.5))
+
+
+def allocation(speed: float, link: float, seed: int) -> vet.Measured:
+    """Return an allocation whose first node and its link are so fast."""
+    generator = np.random.default_rng(seed)
+    axes = {"round": ROUNDS, "term": len(TERMS), "node": len(ALLOCATED)}
+    parts = Part(NODE_SD, ("term", "node")), Part(ROUND_SD, tuple(axes))
+    rates = np.exp(drawn(generator, axes, *parts))
+    rates[:, :, 0] *= [link if term == vet.LINK else speed for term in TERMS]
+    rounds = []
+    for of_round, pairs in zip(rates.tolist(), schedule(ALLOCATED, ROUNDS, seed), strict=True):
+        by_term = {
+            term: dict(zip(ALLOCATED, of_term, strict=True))
+            for term, of_term in zip(TERMS, of_round, strict=True)
+        }
+        links = by_term.pop(vet.LINK)
+        device = {term: dict.fromkeys(ALLOCATED, "CPU") for term in by_term}
+        exchanged = [vet.Pair(pair, min(map(links.__getitem__, pair))) for pair in pairs]
+        rounds.append(vet.Round(by_term, device, exchanged))
+    digests = {node: [{"CPU": ""}] for node in ALLOCATED}
+    return vet.Measured(ALLOCATED, dict.fromkeys(ALLOCATED, "simulated"), {}, digests, rounds, 0.0)
+
+
+def blamed(bad: tuple[float, float], times: int) -> Iterator[str]:
+    counts: Counter[tuple[bool, vet.State]] = Counter()
+    for seed in range(times):
+        found = vet.judge(allocation(*bad, seed))
+        counts.update({(each.node == ALLOCATED[0], each.state) for each in found})
+    yield from (f"{counts[is_bad, state]}" for is_bad in (True, False) for state in STATES)
+    yield f"{times}"
+
+
+STATES = vet.State.SLOW, vet.State.UNDECIDED
+OTHERS = (f"another one {state.value}" for state in STATES)
+VET = Table(
+    ("speed; link of the bad node", "SLOW", "UNDECIDED", *OTHERS, "of"),
+    {f"{speed:g}; {link:g}": (speed, link) for speed, link in BAD},
+    blamed,
+)

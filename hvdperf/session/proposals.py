@@ -50,7 +50,7 @@ Array = npt.NDArray[np.float64]
 NIGHTS = 365
 # The most false FAILs a year that a file should mean, and those that the lines of a proposed one
 # mean together: so few that 19 of 20 files from few sessions mean the former at most (counted by
-# bench.nights).
+# bench.limits).
 MOST_A_YEAR, EXPECTED_A_YEAR = 1.0, 0.2
 # From fewer sessions, a limit that holds lies more than twice as far as one from many.
 FEWEST_SESSIONS = 8

@@ -1,44 +1,87 @@
-"""The figures of docs/error_rates.md on proposed thresholds, from fewer files and nights."""
+"""The figures of docs/error_rates.md on what is found night by night, from fewer years."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from bench import nights
-from bench.nights import LOOKS, Noise, false_fails, floors, meant, observed, proposed
-from hvdperf.session.proposals import NIGHTS
-from hvdperf.verdict import Floor, Rule
+from bench.nights import (
+    FALLING,
+    FALLING_NODES,
+    LOSSES,
+    OF_GATES,
+    OF_NODES,
+    QUIET,
+    A,
+    B,
+    Gate,
+    at_most,
+    false_events,
+    found,
+)
+from hvdperf.interim import judge_rounds, next_look
+from hvdperf.verdict import REGRESSION, Noise, Verdict
 
-QUIET, MOVING = Noise(0.026, 0.0), Noise(0.026, 0.02)
+
+@pytest.mark.long
+@pytest.mark.parametrize("differ", FALLING)
+def test_throughputs_fall_once_a_year_at_most_if_nothing_has_changed(differ: str) -> None:
+    events, nights = false_events(FALLING[differ], 2)
+    assert events <= 2
+    assert nights <= 8
 
 
-def test_a_file_of_a_quiet_machine_passes_and_finds_what_is_ten_percent_slower(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.long
+@pytest.mark.parametrize("slowed", ["all", "one network", "one throughput"])
+def test_throughputs_that_fall_are_found(slowed: str) -> None:
+    assert found(FALLING["3 %"], LOSSES[f"{slowed} -50 %"], 3) == (1, 1)
+    if slowed != "one throughput":
+        assert found(FALLING["3 %"], LOSSES[f"{slowed} -15 %"], 5)[0] >= 0.8
+        assert found(FALLING["1.5 %"], LOSSES[f"{slowed} -5 %"], 5)[1] >= 0.7
+
+
+@pytest.mark.long
+def test_a_node_that_loses_a_sixth_is_found_and_no_other_is_blamed() -> None:
+    assert found(FALLING_NODES["1 %"], OF_NODES["a node -15 %"], 3)[1] == 1
+    assert false_events(FALLING_NODES["1 %"], 1)[0] <= 1
+
+
+def test_none_in_twenty_years_is_no_proof_of_none() -> None:
+    assert at_most(0, 20) == pytest.approx(0.15, abs=0.01)
+
+
+@pytest.mark.parametrize("looks", [(8, 12, 24), (8, 12)])
+@pytest.mark.parametrize("machine", [QUIET, A, B], ids=["quiet", "A", "B"])
+def test_all_cases_of_a_gate_are_judged_as_the_suite_judges_each(
+    machine: tuple[float, float], looks: tuple[int, ...]
 ) -> None:
-    monkeypatch.setattr(nights, "COUNTED", NIGHTS)
-    file = proposed(QUIET, 12, 8, np.random.default_rng(1))
-    assert file.expected <= 0.2
-    assert file.counted == 0
-    assert file.passed == 1
-    assert file.found > 0.9
+    gate = Gate(*machine, looks=looks)
+    turns = gate.turns(np.full(40, np.log(0.97)), np.random.default_rng(3))
+    noise = Noise(max(0.02, gate.launches))
+    for row, rounds in zip(gate.rows(turns, range(40)), turns.tolist(), strict=True):
+        count = 0
+        while True:
+            count = next_look(count, looks, early=True)
+            verdict = judge_rounds(rounds[:count], REGRESSION, looks, noise).verdict
+            if verdict is not Verdict.INCONCLUSIVE or count == looks[-1]:
+                break
+        assert (row.verdict, len(row.observations)) == (verdict, count)
 
 
-@pytest.mark.parametrize("sessions", [8, 12])
-def test_19_of_20_files_mean_one_false_fail_a_year_at_most(
-    sessions: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(nights, "CASES", 20)
-    generator = np.random.default_rng(4)
-    files = [floors(observed(MOVING, sessions, 8, generator)) for _ in range(20)]
-    more = sum(meant(rules, MOVING) > 1 for rules in files)
-    assert more <= 4, "five or more of 20 have a probability of 0.003"
+@pytest.mark.parametrize("gate", [Gate(*QUIET), Gate(*A), Gate(*A, nights=0.01)], ids=str)
+def test_a_gate_has_an_alarm_a_year_at_most_if_nothing_is_slower(gate: Gate) -> None:
+    alarms, fails = false_events(gate, 2)
+    assert alarms <= 2
+    assert gate == Gate(*QUIET) or fails > 100, "by one night each"
 
 
-@pytest.mark.parametrize("differ", [0.0, 0.02])
-def test_what_floors_mean_by_the_formula_is_what_nights_count(differ: float) -> None:
-    noise = Noise(0.026, differ)
-    rules: list[Rule] = [Floor.at(0.8 * (1.005 if differ == 0 else 0.98))] * nights.CASES
-    counted = false_fails(rules, noise.draw(np.random.default_rng(5), 60, LOOKS[-1])) * 365 / 60
-    assert counted > 200
-    assert 0.8 * counted <= meant(rules, noise) <= 1.7 * counted
+def test_a_gate_finds_half_the_speed_on_the_first_night_whatever_the_noise() -> None:
+    for machine in (QUIET, A, B):
+        assert found(Gate(*machine), OF_GATES["all -50 %"], 100)[0] == 1
+
+
+def test_a_quiet_gate_finds_a_sixth_at_once_and_a_twentieth_within_three_nights() -> None:
+    for looks in ((8, 12, 24), (8, 12)):
+        gate = Gate(*QUIET, looks=looks)
+        assert found(gate, OF_GATES["all -15 %"], 200)[0] > 0.99
+        assert found(gate, OF_GATES["all -5 %"], 400)[1] > 0.98

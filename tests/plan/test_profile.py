@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.simulation import LOOKS
+from bench.sessions import LOOKS
 from hvdperf.errors import UserError
 from hvdperf.models.registry import NETWORKS, Scale, Traffic, network
 from hvdperf.plan.arms import Schedule

@@ -9,8 +9,7 @@ from statistics import variance
 import numpy as np
 import pytest
 
-from bench.sessions import MOST_TURNS, Case, Session
-from bench.simulation import LOOKS
+from bench.sessions import LOOKS, MOST_TURNS, Case, Session
 from hvdperf.machine.disturbance import Culprit, Usage
 from hvdperf.machine.noise_record import Load
 from hvdperf.plan.arms import BlockKind, Side

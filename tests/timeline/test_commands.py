@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.nights import Year, nights
 from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
 from hvdperf.session.ending import NOT_WRITTEN
@@ -20,7 +19,7 @@ from hvdperf.timeline import commands
 from hvdperf.timeline.asv_site import serve
 from hvdperf.timeline.nights.night import read_nights, write_night
 from hvdperf.timeline.store import NIGHTS
-from tests.support.nights import with_part
+from tests.support.nights import Year, nights, with_part
 from tests.support.warm import hvdperf
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from bench.nights import Year, nights
 from hvdperf.records.documents import Result
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.nights.changes import findings
@@ -28,7 +27,7 @@ from hvdperf.timeline.store import HISTORY, NIGHTS
 from hvdperf.verdict import Verdict
 from tests.support.browser import Window, visit, window
 from tests.support.histories import raw_result, written
-from tests.support.nights import slowed, with_part
+from tests.support.nights import Year, nights, slowed, with_part
 
 YEAR = Year(0.01, networks=8, world_sizes=(1, 2, 4, 8))
 CALM = Year(0.01, steps={}, drift=1.0, bad=((), ()), networks=2, world_sizes=(1, 2))

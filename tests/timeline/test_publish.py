@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.nights import Year, nights
 from hvdperf.errors import UserError
 from hvdperf.programs import run
 from hvdperf.timeline.nights.night import (
@@ -23,7 +22,7 @@ from hvdperf.timeline.nights.night import (
 from hvdperf.timeline.publish import Place, fetched, publish
 from hvdperf.timeline.store import HISTORY, NIGHTS
 from tests.support.histories import raw_result, written
-from tests.support.nights import with_part
+from tests.support.nights import Year, nights, with_part
 
 YEAR = Year(0.01, networks=1, world_sizes=(8,))
 SOME = nights(YEAR, 1)[:3]

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.nights import Year, nights
 from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Kind, Limit, Row
 from hvdperf.session.ending import EXIT_STATUS
@@ -23,7 +22,7 @@ from hvdperf.timeline.nights.watch import Watched, state_of, write_issues
 from hvdperf.timeline.pages import write_index
 from hvdperf.timeline.store import NIGHTS
 from hvdperf.verdict import REGRESSION, Verdict, judge
-from tests.support.nights import slowed, with_part
+from tests.support.nights import Year, nights, slowed, with_part
 
 CALM = Year(0.01, steps={}, drift=1.0, bad=((), ()), networks=1, world_sizes=(8,))
 MADE = nights(Year(0.01, networks=1, world_sizes=(8,)), 1)[:8]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.nights import FIRST, Year, nights
+from bench.nights import FIRST
 from hvdperf.errors import UserError
 from hvdperf.plan.questions import weak_scaling
 from hvdperf.records.documents import Kind
@@ -26,7 +26,7 @@ from hvdperf.timeline.nights.watch import MISSING_STATUS, Watched, write_issues
 from hvdperf.timeline.store import NIGHTS
 from hvdperf.verdict import Verdict
 from tests.support.leftovers import ended
-from tests.support.nights import slowed, slowed_part, with_part
+from tests.support.nights import Year, nights, slowed, slowed_part, with_part
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session
 from tests.support.warm import hvdperf

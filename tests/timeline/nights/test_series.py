@@ -14,7 +14,6 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
-from bench.nights import Year, nights
 from hvdperf.records.documents import Result
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.lines import Standing
@@ -24,7 +23,7 @@ from hvdperf.timeline.nights.night import Accepted, Night, of_all_nodes, read_ni
 from hvdperf.timeline.nights.series import Event, Series, events
 from hvdperf.timeline.nights.speed import ALL, FEWEST, Key, Scope, UsualSpeeds
 from hvdperf.verdict import Verdict
-from tests.support.nights import slowed, with_part
+from tests.support.nights import Year, nights, slowed, with_part
 
 
 def test_planted_steps_are_found_and_nothing_else() -> None:
