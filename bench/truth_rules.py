@@ -2,8 +2,8 @@
 says that something is slower.
 
 A recording is one network of one session of the profile `truth`: in every round a healthy arm, a
-second healthy one, and an arm for each fault, side by side. It holds every step of every rank, and
-names neither hosts nor paths. results/truth/README.md explains its fields.
+second healthy one, and an arm for each fault, side by side. results/truth/ has the documents of
+these sessions.
 
 Each rule but ours is written anew from its public document, which the page of the table names. A
 rule is tried at every round of a recording, on every arm: the arm is the candidate, and what the
@@ -14,87 +14,101 @@ than are left goes on with the first ones of the same recording.
 from __future__ import annotations
 
 import lzma
+import tarfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
-from statistics import fmean, median, stdev
-from typing import Any, ClassVar, NamedTuple
+from statistics import fmean, stdev
+from tempfile import TemporaryDirectory
+from typing import ClassVar, NamedTuple
 
-from hvdperf.errors import UserError
+from hvdperf.errors import UserError, refusing
 from hvdperf.interim import EARLY_LOOKS, judge_rounds
-from hvdperf.json_records import Positive, Unreadable, decode
 from hvdperf.paths import ROOT, shown
-from hvdperf.plan.arms import AA
+from hvdperf.plan.arms import AA, BlockKind
 from hvdperf.plan.questions import fault_cases
-from hvdperf.records.rounds import Launch, Round, back_to_back
+from hvdperf.records.archive import Archive, read_session
+from hvdperf.records.documents import ROUNDS, SESSION_FILE, SessionDocument
+from hvdperf.records.rounds import Block, Launch, Round, back_to_back
 from hvdperf.stats import Row, turn_correlation
 from hvdperf.verdict import REGRESSION, UNKNOWN_LAUNCH_SD, Noise, Verdict
 from hvdperf.work.blocks import Blocks
 
 DATA = ROOT / "results" / "truth"
-ENDING = ".json.xz"
-FORMAT = 2
+ENDING = ".tar.xz"
 # The arms without a fault: the one that all others are compared with, and one as good.
 NONE, SAME = "none", AA
+# With fewer rounds, a rule that needs several would only see the same ones again.
+FEWEST_ROUNDS = 12
 
 # Looks of the profile `nightly`, which leaves the least undecided.
 LOOKS = (8, 12, 24)
-# Marks a rule whose limit was set for another quantity than the one it is tried on.
-BORROWED = "†"
 # Healthy runs that a rule with a history has on file.
-HISTORY, BASELINE = 8, 4
+HISTORY = 8
 
 
 # Recordings -------------------------------------------------------------------------------------
 
 
-def arm_of(launch: Launch) -> str:
-    return launch.arm.injected or NONE
-
-
-@dataclass(frozen=True)
-class Recording:
-    """All rounds of one network of one session.
-
-    session: when it began. elapsed_seconds: of the whole session. launches: their number in the
-    whole session. arms: the fault of each arm, as --inject takes it; "" for none. rounds: in the
-    order in which they were measured; each has a launch of every arm, which lived side by side.
-    """
-
-    format: Positive
-    session: str
-    suite: str
-    machine: Mapping[str, Any]
-    stack: Mapping[str, Any]
-    elapsed_seconds: float
-    launches: Positive
-    arms: Mapping[str, str]
-    rounds: Sequence[Round]
-    license: str = "CC-BY-4.0"
-
-    @property
-    def network(self) -> str:
-        return self.rounds[0].launches[0].arm.workload.model
-
-    @property
-    def name(self) -> str:
-        return f"{self.session}-{self.network}"
+def add(directory: Path, data: Path) -> str:
+    """Add the documents of a session to the data set, and return its name. directory: such as
+    results/runs/20260131T235959Z-4711. Raises UserError and OSError."""
+    archive = read_session(directory)
+    recordings(archive)
+    data.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(data / f"{archive.name}{ENDING}", "w:xz") as packed:
+        for name in (SESSION_FILE, ROUNDS):
+            packed.add(directory / name, f"{archive.name}/{name}")
+    return archive.name
 
 
 def read(data: Path) -> list[Recorded]:
-    """Return all recordings of a data set, in the order of their names. Raises UserError."""
-    paths, found = sorted(data.glob(f"*{ENDING}")), []
+    """Return all recordings of a data set, by the names of their sessions and of their networks.
+    Raises UserError."""
+    paths, found = sorted(data.glob(f"*{ENDING}")), list[Recorded]()
     if not paths:
         raise UserError(f"{shown(data)}: there is no recording in it")
     for path in paths:
-        try:
-            found.append(decode(lzma.decompress(path.read_bytes()), Recording))
-        except (lzma.LZMAError, Unreadable, OSError) as error:
-            raise UserError(f"{shown(path)}: {error}") from None
-    return recorded_of(found)
+        with (
+            TemporaryDirectory() as scratch,
+            refusing(f"{shown(path)}: ", tarfile.TarError),
+            refusing(f"{shown(path)}: ", lzma.LZMAError),
+            tarfile.open(path) as packed,
+        ):
+            packed.extractall(scratch, filter="data")
+            found += recordings(read_session(Path(scratch) / path.name.removesuffix(ENDING)))
+    return known_to_each_other(found)
+
+
+def recordings(archive: Archive) -> list[Recorded]:
+    """Return the recordings of a session, one for each of its networks that had faults. Raises
+    UserError if the session has not ended, has too few rounds, or if no fault was planted."""
+    session, place = archive.session, shown(archive.directory)
+    if session is None or archive.unfinished:
+        raise UserError(archive.unfinished or archive.why_no_session)
+    count = sum(len(each.launches) for of in archive.rounds.values() for each in of.values())
+    found = []
+    for group, rounds in archive.rounds.items():
+        arms = {launch.arm for each in rounds.values() for launch in each.launches if launch.blocks}
+        if not any(arm.injected for arm in arms):
+            continue
+        whole = [
+            each
+            for _, each in sorted(rounds.items())
+            if sum(bool(launch.blocks) for launch in each.launches) == len(arms)
+        ]
+        if len(whole) < FEWEST_ROUNDS:
+            raise UserError(
+                f"{place}: {group.workload.model} has {len(whole)} whole rounds, fewer than "
+                f"{FEWEST_ROUNDS}"
+            )
+        found.append(Recorded(session, whole, count))
+    if not found:
+        raise UserError(f"{place}: no fault was planted in its rounds")
+    return found
 
 
 # What rules see ---------------------------------------------------------------------------------
@@ -103,17 +117,12 @@ def read(data: Path) -> list[Recorded]:
 class Figures(NamedTuple):
     """What rules see of one run: its blocks, one a turn.
 
-    step: mean seconds of a step. steps: seconds of each step, of the slowest rank. own: by rank,
-    mean seconds of a step without those in which the rank waited for the others. inside: by rank,
-    mean seconds of a step from its batch on. input: by rank, median wait for a batch. seconds: that
+    step: mean seconds of a step. steps: seconds of each step, of the slowest rank. seconds: that
     the run took, with its start.
     """
 
     step: float
     steps: Sequence[float]
-    own: Sequence[float]
-    inside: Sequence[float]
-    input: Sequence[float]
     seconds: float
 
 
@@ -126,16 +135,20 @@ class Pair(NamedTuple):
 
 
 class Recorded:
-    """A recording as rules see it. others: recordings of the same network at other times."""
+    """A network of a session, as rules see it. rounds: in each, all arms lived side by side.
+    launches: their number in the whole session. others: recordings of the same network at other
+    times."""
 
-    def __init__(self, recording: Recording, others: Sequence[Recorded] = ()) -> None:
-        self.recording, self.others = recording, list(others)
-        self.count = len(recording.rounds)
-        self.launches = [{arm_of(each): each for each in of.launches} for of in recording.rounds]
+    def __init__(self, session: SessionDocument, rounds: Sequence[Round], launches: int) -> None:
+        self.session, self.rounds, self.count = session, rounds, len(rounds)
+        self.network = rounds[0].launches[0].arm.workload.model
+        self.launches = [{_arm_of(each): each for each in of.launches} for of in rounds]
+        self.share = self.count * len(self.launches[0]) / launches
+        self.others: Sequence[Recorded] = ()
 
     @property
     def candidates(self) -> list[str]:
-        return [arm for arm in self.recording.arms if arm != NONE]
+        return [arm for arm in self.launches[0] if arm != NONE]
 
     @cached_property
     def rest_seconds(self) -> float:
@@ -143,15 +156,14 @@ class Recorded:
         and end. They are what the session took beyond all of these, shared by all launches."""
         launches = [launch for of_round in self.launches for launch in of_round.values()]
         recorded = sum(_start_seconds(each) + each.timed_seconds for each in launches)
-        share = len(launches) / self.recording.launches
-        return max(0.0, share * self.recording.elapsed_seconds - recorded) / len(launches)
+        return max(0.0, self.share * self.session.elapsed_seconds - recorded) / len(launches)
 
     @cached_property
     def runs(self) -> Mapping[str, Sequence[Figures]]:
         """Return the figures of every run, by arm and round."""
         return {
             arm: [_figures(of_round[arm], self.rest_seconds) for of_round in self.launches]
-            for arm in self.recording.arms
+            for arm in self.launches[0]
         }
 
     def some(self, arm: str, begin: int, count: int) -> list[Figures]:
@@ -167,35 +179,38 @@ class Recorded:
         ours, theirs = (self.launches[number][name] for name in (arm, NONE))
         asked = fault_cases(ours.arm.workload, ours.arm.world_size)
         comparison = next(each for each in asked if each.candidate.arm == ours.arm)
-        timed = back_to_back(ours.blocks, theirs.blocks)
+        timed = back_to_back(_timed(ours), _timed(theirs))
         seconds = sum(one.seconds + other.seconds for one, other in timed)
         starts = sum(_start_seconds(each) + self.rest_seconds for each in (ours, theirs))
-        return Pair(Blocks.observe(comparison, self.recording.rounds[number]), starts + seconds)
+        return Pair(Blocks.observe(comparison, self.rounds[number]), starts + seconds)
+
+
+def _arm_of(launch: Launch) -> str:
+    return launch.arm.injected or NONE
+
+
+def _timed(launch: Launch) -> list[Block]:
+    """Return the blocks of whole steps."""
+    return launch.of_kind(BlockKind.FULL)
 
 
 def _start_seconds(launch: Launch) -> float:
     """Return the seconds of the start of the slowest rank, with the warm-up."""
-    return max(sum(phases.values()) for phases in launch.startup_seconds)
+    warm_up = sum(block.seconds for block in launch.warm_up)
+    return max(sum(phases.values()) for phases in launch.startup_seconds) + warm_up
 
 
 def _figures(launch: Launch, rest_seconds: float) -> Figures:
     # The healthy arm is compared with several others, so it has several blocks a turn.
-    blocks = list({block.turn: block for block in reversed(launch.blocks)}.values())[::-1]
-    steps = sum(block.steps for block in blocks)
-    of_ranks = list(zip(*(block.ranks for block in blocks), strict=True))
-    inside = [sum(each.inside_seconds for each in rank) / steps for rank in of_ranks]
-    whole = [sum(each.seconds for each in rank) / steps for rank in of_ranks]
+    blocks = list({block.turn: block for block in reversed(_timed(launch))}.values())[::-1]
     seconds = sum(block.seconds for block in blocks)
     return Figures(
-        seconds / steps,
+        seconds / sum(block.steps for block in blocks),
         [
             max(of_step)
             for block in blocks
             for of_step in zip(*(rank.step_seconds for rank in block.ranks), strict=True)
         ],
-        [all_ - (own - min(inside)) for all_, own in zip(whole, inside, strict=True)],
-        inside,
-        [median(s for each in rank for s in each.input_seconds) for rank in of_ranks],
         _start_seconds(launch) + rest_seconds + seconds,
     )
 
@@ -251,9 +266,7 @@ class Decision(NamedTuple):
 class Rule(ABC):
     """A gate. The page of the truth table has its source, and what it is given."""
 
-    # Whether it compares the ranks of one run, so that only faults of one rank count; and whether
-    # it is this suite's own.
-    of_a_rank: ClassVar[bool] = False
+    # Whether it is this suite's own.
     ours: ClassVar[bool] = False
 
     name: str
@@ -317,33 +330,6 @@ def beyond_3_sds(ours: Sequence[float], past: Sequence[float]) -> bool:
     return ours[0] > fmean(past) + 3 * stdev(past)
 
 
-def all_below_85_percent(ours: Sequence[float], past: Sequence[float]) -> bool:
-    """Return whether all speeds are below 0.85 of the median speed."""
-    return 1 / min(ours) < 0.85 * median(1 / step for step in past)
-
-
-@dataclass(frozen=True)
-class OfRanks(Rule):
-    """A rule that compares the ranks of one run. slower: its test."""
-
-    of_a_rank: ClassVar[bool] = True
-
-    slower: Callable[[Figures], bool]
-
-    def decide(self, recorded: Recorded, arm: str, number: int) -> Decision | None:
-        run = recorded.runs[arm][number]
-        return decided(self.slower(run), run.seconds)
-
-
-def has_visible_gap(run: Figures) -> bool:
-    """Return whether the rank that spends the least time inside of a step (the last to arrive,
-    which waits for nobody) is ahead of the other by 10 % of its iteration."""
-    # The upper median of the ranks; of two ranks that is the one that waits.
-    victim = sorted(range(len(run.inside)), key=run.inside.__getitem__)[len(run.inside) // 2]
-    gap = run.inside[victim] - min(run.inside)
-    return gap >= 0.10 * (run.input[victim] + run.inside[victim])
-
-
 @dataclass(frozen=True)
 class OfRounds(Rule):
     """Our rule: pairs of launches in rounds, until a look decides. most: rounds after which it has
@@ -381,28 +367,12 @@ TRACEML_3, TRACEML_8 = (
     Compared(f"TraceML compare, {percent} %", ratio_above(1 + percent / 100), before)
     for percent in (3, 8)
 )
-HUD = Compared(
-    f"PyTorch HUD, 15 % twice {BORROWED}",
-    all_below_85_percent,
-    before,
-    BASELINE,
-    count=2,
-    on_file=True,
-)
-TRACEML_RANKS = OfRanks(f"TraceML straggler, 10 % {BORROWED}", has_visible_gap)
-NVIDIA = OfRanks(
-    f"NVIDIA relative score, 0.7 {BORROWED}", lambda run: min(run.own) < 0.7 * max(run.own)
-)
-NVIDIA_LOADING = OfRanks(
-    "NVIDIA section `data_loading`, 0.75", lambda run: min(run.input) < 0.75 * max(run.input)
-)
 OURS = OfRounds("hvdperf, in its own time")
 CUT = tuple(
     OfRounds(f"hvdperf, cut to {rounds} round{'s' * (rounds > 1)}", rounds) for rounds in (1, 3, 8)
 )
 RULES: Sequence[Rule] = (
-    *(GOLDEN, SDS, T_TEST, BENCHSTAT, BENCHSTAT_T, TRACEML_3, TRACEML_8, HUD),
-    *(TRACEML_RANKS, NVIDIA, NVIDIA_LOADING),
+    *(GOLDEN, SDS, T_TEST, BENCHSTAT, BENCHSTAT_T, TRACEML_3, TRACEML_8),
     *(OURS, *CUT),
 )
 # Rules that one may also give other healthy runs (PLACES).
@@ -415,12 +385,10 @@ LONGER = (
 )
 
 
-def recorded_of(recordings: Sequence[Recording]) -> list[Recorded]:
-    """Return recordings as rules see them: each knows the others of its network, the next one
-    first."""
-    found = [Recorded(recording) for recording in recordings]
-    for network in {each.recording.network for each in found}:
-        same = [each for each in found if each.recording.network == network]
+def known_to_each_other(found: list[Recorded]) -> list[Recorded]:
+    """Return recordings, of which each knows the others of its network, the next one first."""
+    for network in {each.network for each in found}:
+        same = [each for each in found if each.network == network]
         for place, each in enumerate(same):
             each.others = [*same[place + 1 :], *same[:place]]
     return found

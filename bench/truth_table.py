@@ -4,8 +4,6 @@ all recordings of results/truth/, and writes docs/reference/truth_table.md.
 
 from __future__ import annotations
 
-import json
-import lzma
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,22 +11,17 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from bench import truth_rules
-from bench.truth_rules import DATA, ENDING, FORMAT, NONE, SAME, Recorded, Recording, Rule
+from bench.truth_rules import DATA, SAME, Recorded, Rule
 from docs.markdown import heading, put_into, row
 from hvdperf.errors import UserError
-from hvdperf.files import write_whole
-from hvdperf.json_records import encode
 from hvdperf.machine.disturbance import taken_share
 from hvdperf.paths import ROOT, shown
-from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.questions import FAULT_CASES
-from hvdperf.records.archive import Archive, read_session
-from hvdperf.records.rounds import Launch, Turns
 from hvdperf.report.words import plural
 from hvdperf.stats import Interval, hodges_lehmann, student_quantile
 
@@ -39,87 +32,10 @@ _WORDS = {
     "input": "each batch {percent} % of a step late on rank {rank}",
     "cycle": "Horovod waits up to 25 ms for tensors, on all ranks",
 }
-# With fewer rounds, a rule that needs several would only see the same ones again.
-FEWEST_ROUNDS = 12
-# Times are kept to a microsecond; a step takes milliseconds.
-DIGITS = 6
-_MACHINE = ("cpu_model", "cores", "memory_gib", "smt", "kernel", "container", "rank_cores")
-_STACK = ("python", "tensorflow", "keras", "numpy", "horovod", "mpi_library", "launcher")
 # The level of each bound of a 95 % interval, and of the range of times that is shown.
 ALPHA, OUTER = 0.025, 0.1
 # Into how many stretches of rounds a recording is cut, for intervals.
 PARTS = 3
-
-
-# Sessions that become recordings -----------------------------------------------------------------
-
-
-def recordings(archive: Archive) -> list[Recording]:
-    """Return the recordings of a session, one for each of its networks that had faults. Raises
-    UserError if the session has not ended, has too few rounds, or if no fault was planted."""
-    session, place = archive.session, shown(archive.directory)
-    if session is None or archive.unfinished:
-        raise UserError(archive.unfinished or archive.why_no_session)
-    facts: Mapping[str, Any] = session.fingerprint
-    found = []
-    for group, rounds in archive.rounds.items():
-        launched = {launch.arm for each in rounds.values() for launch in each.launches}
-        most = max((arm.world_size for arm in launched), default=0)
-        arms = sorted(arm.injected for arm in launched if arm.world_size == most)
-        if not any(arms):
-            continue
-        whole = []
-        for number in sorted(rounds):
-            kept = [_kept(each) for each in rounds[number].launches if each.arm.world_size == most]
-            if sorted(each.arm.injected for each in kept if each.blocks) == arms:
-                whole.append(replace(rounds[number], launches=kept, disturbance=None))
-        if len(whole) < FEWEST_ROUNDS:
-            raise UserError(
-                f"{place}: {group.workload.model} has {len(whole)} whole rounds, fewer than "
-                f"{FEWEST_ROUNDS}"
-            )
-        found.append(
-            Recording(
-                FORMAT,
-                session.session.rpartition("-")[0],
-                session.suite,
-                {key: facts[key] for key in _MACHINE},
-                {key: facts[key] for key in _STACK},
-                session.elapsed_seconds,
-                sum(len(each.launches) for of in archive.rounds.values() for each in of.values()),
-                {arm or NONE: FAULT_CASES[arm].fault if arm else "" for arm in arms},
-                whole,
-            )
-        )
-    if not found:
-        raise UserError(f"{place}: no fault was planted in its rounds")
-    return found
-
-
-def _kept(launch: Launch) -> Launch:
-    """Return the launch with its timed blocks of whole steps, and its warm-up as a phase."""
-    warm_up = sum(block.seconds for block in launch.warm_up)
-    phases = [{**of_rank, "warm-up": warm_up} for of_rank in launch.startup_seconds]
-    return Launch(
-        launch.arm, launch.round, phases, work=Turns(blocks=launch.of_kind(BlockKind.FULL))
-    )
-
-
-def packed(recording: Recording) -> bytes:
-    """Return the file of a recording."""
-    value = json.loads(encode(recording), parse_float=lambda text: round(float(text), DIGITS))
-    text = json.dumps(value, separators=(",", ":")) + "\n"
-    return lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME)
-
-
-def add(session: Path, data: Path) -> list[str]:
-    """Add a session to the data set, and return the names of its recordings. session: its
-    directory, such as results/runs/20260131T235959Z-4711. Raises UserError and OSError."""
-    found = recordings(read_session(session))
-    data.mkdir(parents=True, exist_ok=True)
-    for recording in found:
-        write_whole(data / f"{recording.name}{ENDING}", packed(recording))
-    return [recording.name for recording in found]
 
 
 # Scores -----------------------------------------------------------------------------------------
@@ -220,8 +136,6 @@ def score(rule: Rule, recorded: Sequence[Recorded]) -> Score:
     """Return the score of a rule, tried at every round of every recording that has such trials."""
     arms = {}
     for arm in planted_in(recorded):
-        if rule.of_a_rank and arm != SAME and FAULT_CASES[arm].rank is None:
-            continue
         decisions = [
             [decided for number in range(each.count) if (decided := rule.decide(each, arm, number))]
             for each in recorded
@@ -253,7 +167,7 @@ def effect(recorded: Sequence[Recorded], arm: str, network: str) -> Interval:
     values = [
         -median(pair.row)
         for each in recorded
-        if each.recording.network == network and arm in each.candidates
+        if each.network == network and arm in each.candidates
         for pair in each.pairs[arm]
         if pair.row
     ]
@@ -265,27 +179,27 @@ def effect(recorded: Sequence[Recorded], arm: str, network: str) -> Interval:
 # The parts of the page ---------------------------------------------------------------------------
 
 
-def about(recordings: Sequence[Recording]) -> Iterator[str]:
+def about(recorded: Sequence[Recorded]) -> Iterator[str]:
     """Yield what was recorded."""
-    rounds = sum(len(each.rounds) for each in recordings)
-    pairs = sum(len(each.rounds) * (len(each.arms) - 1) for each in recordings)
-    machine, stack = recordings[-1].machine, recordings[-1].stack
+    rounds = sum(each.count for each in recorded)
+    pairs = sum(each.count * len(each.candidates) for each in recorded)
+    facts = recorded[-1].session.fingerprint
     yield (
-        f"{plural(len(recordings), 'recording')} with {rounds} rounds: {pairs} pairs of a "
+        f"{plural(len(recorded), 'recording')} with {rounds} rounds: {pairs} pairs of a "
         f"healthy run and another one, of which {rounds} had no fault either. They ran on "
-        f"{machine['cores']} cores of {machine['cpu_model']}, with Horovod {stack['horovod']}, "
-        f"TensorFlow {stack['tensorflow']} and {stack['mpi_library']}.\n"
+        f"{facts['cores']} cores of {facts['cpu_model']}, with Horovod {facts['horovod']}, "
+        f"TensorFlow {facts['tensorflow']} and {facts['mpi_library']}.\n"
     )
     yield from heading("session", "network", "rounds", "minutes", "% of the cores taken by others")
-    for each in recordings:
-        minutes, taken = each.elapsed_seconds / 60, 100 * _taken(each)
-        counts = f"{len(each.rounds)}", f"{minutes:.0f}", f"{taken:.1f}"
-        yield row(each.session, f"`{each.network}`", *counts)
+    for each in recorded:
+        minutes, taken = each.session.elapsed_seconds / 60, 100 * _taken(each)
+        counts = f"{each.count}", f"{minutes:.0f}", f"{taken:.1f}"
+        yield row(each.session.session, f"`{each.network}`", *counts)
 
 
 def planted_table(recorded: Sequence[Recorded]) -> Iterator[str]:
     """Yield what was planted, and by how much it made the steps longer."""
-    networks = sorted({each.recording.network for each in recorded})
+    networks = sorted({each.network for each in recorded})
     yield from heading("arm", "planted", *(f"`{name}`, %" for name in networks))
     for arm in planted_in(recorded):
         longer = (_longer(effect(recorded, arm, network)) for network in networks)
@@ -299,8 +213,8 @@ def planted_words(arm: str) -> str:
     return _WORDS[fault.kind].format(percent=round(100 * (fault.factor - 1)), rank=fault.rank)
 
 
-def _taken(recording: Recording) -> float:
-    launches = (launch for of_round in recording.rounds for launch in of_round.launches)
+def _taken(recorded: Recorded) -> float:
+    launches = (launch for of_round in recorded.launches for launch in of_round.values())
     blocks = (block for launch in launches for block in launch.blocks)
     usages = [block.usage for block in blocks if block.usage is not None]
     return taken_share(usages) if usages else 0.0
@@ -346,14 +260,14 @@ def make(*sessions: Path, data: Path = DATA, page: Path = PAGE) -> int:
     """
     for session in sessions:
         try:
-            print(f"added: {', '.join(add(session, data))}", flush=True)
+            print(f"added: {truth_rules.add(session, data)}", flush=True)
         except (UserError, OSError) as error:
             print(f"left out: {error}", file=sys.stderr, flush=True)
     recorded = truth_rules.read(data)
     parts = [
         list(part)
         for part in (
-            about([each.recording for each in recorded]),
+            about(recorded),
             planted_table(recorded),
             main_table(recorded),
             places_table(truth_rules.ELSEWHERE, recorded),

@@ -3,18 +3,26 @@ page holds."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 from scipy.stats import binomtest
 
 from bench import truth_rules as rules
-from bench.truth_rules import Decision, Recorded, Rule, Said, recorded_of
-from bench.truth_table import PAGE, effect, make, packed, score, share_of
+from bench.truth_rules import DATA, FEWEST_ROUNDS, Decision, Recorded, Rule, Said
+from bench.truth_rules import known_to_each_other as together
+from bench.truth_table import PAGE, effect, make, score, share_of
 from docs.markdown import END
-from tests.support.truth import recording
+from hvdperf.errors import UserError
+from hvdperf.json_records import encode
+from hvdperf.programs import run
+from tests.support.pages import blocks
+from tests.support.stores import SESSION, session_of_cases
+from tests.support.truth import GROUP, OTHER_SESSION, archive, recording, write
 
-TWO = recorded_of([recording(), recording(session="20260201T235959Z")])
+TWO = together([recording(), recording(session=OTHER_SESSION)])
 COMPARING = (
     rules.GOLDEN,
     rules.SDS,
@@ -46,7 +54,9 @@ def test_a_planted_shift_is_found_on_a_quiet_machine(rule):
 
 @pytest.mark.parametrize("rule", [rules.BENCHSTAT, rules.BENCHSTAT_T], ids=lambda rule: rule.name)
 def test_benchstat_has_one_value_a_run(rule):
-    unlike = recorded_of([recording(rounds=40, noise=0.03, session=f"{n}") for n in range(3)])
+    unlike = together(
+        [recording(rounds=40, noise=0.03, session=f"2026010{n}T235959Z-1") for n in range(3)]
+    )
     assert score(rules.T_TEST, unlike).arms["aa"].slower.share > 0.2
     assert score(rule, unlike).arms["aa"].slower.share < 0.1
     decision = decided_by(rule, unlike[0], "cycle", 0)
@@ -73,44 +83,27 @@ def test_a_test_at_five_per_cent_has_two_sides_and_one_of_them_is_slower():
 
 
 def test_trials_of_one_arm_alone_change_nothing_of_the_other_arms_and_of_the_seconds():
-    alone = recording(rounds=240, session="20260301T235959Z", arms=("none", "aa"))
-    with_it = recorded_of([recording(), recording(session="20260201T235959Z"), alone])
+    alone = recording(rounds=240, session="20260301T235959Z-4711", arms=("none", "aa"))
+    with_it = together([recording(), recording(session=OTHER_SESSION), alone])
     before, after = score(rules.OURS, TWO), score(rules.OURS, with_it)
     assert after.arms["slow10"] == before.arms["slow10"]
     assert after.arms["aa"].slower.high < 0.15 < before.arms["aa"].slower.high
     assert after.seconds[0] == pytest.approx(before.seconds[0], rel=0.1)
 
 
-def test_fifteen_per_cent_twice_needs_more_than_fifteen():
-    found = score(rules.HUD, TWO)
-    assert found.arms["slow10"].slower.share == 0
-    assert found.arms["cycle"].slower.share == 1
-
-
-def test_rules_of_ranks_see_only_what_makes_ranks_differ():
-    for rule in (rules.TRACEML_RANKS, rules.NVIDIA, rules.NVIDIA_LOADING):
-        assert "cycle" not in score(rule, TWO).arms
-    assert score(rules.NVIDIA_LOADING, TWO).arms["late15"].slower.share == 1
-    assert score(rules.NVIDIA_LOADING, TWO).arms["slow10"].slower.share == 0
-    assert score(rules.TRACEML_RANKS, TWO).arms["late15"].slower.share == 1
-    assert score(rules.NVIDIA, TWO).arms["late15"].slower.share == 0
-    worse = recorded_of([recording(slower={"late15": 1.8})])
-    assert score(rules.NVIDIA, worse).arms["late15"].slower.share == 1
-
-
 def test_a_golden_of_a_slower_session_hides_a_fault_and_one_of_a_faster_session_alarms():
-    slow, fast = recording(speed=0.9), recording(session="20260201T235959Z")
-    after, before = recorded_of([slow, fast])
+    slow, fast = recording(speed=0.9), recording(session=OTHER_SESSION)
+    after, before = together([slow, fast])
     assert score(rules.GOLDEN, [after]).arms["aa"].slower.share == 1
     assert score(rules.GOLDEN, [before]).arms["slow10"].slower.share == 0
 
 
 def test_without_another_session_there_is_no_golden():
-    assert score(rules.GOLDEN, recorded_of([recording()])).arms == {}
+    assert score(rules.GOLDEN, together([recording()])).arms == {}
 
 
 def test_ours_fails_at_its_first_full_look_and_not_before():
-    alone = recorded_of([recording()])[0]
+    alone = together([recording()])[0]
     decision = decided_by(rules.OURS, alone, "slow10", 20)
     assert (decision.said, decision.rounds) == (Said.SLOWER, rules.LOOKS[0])
     one, three, _ = (decided_by(rule, alone, "slow10", 0) for rule in rules.CUT)
@@ -119,18 +112,18 @@ def test_ours_fails_at_its_first_full_look_and_not_before():
 
 
 def test_ours_leaves_out_what_other_programs_disturbed():
-    disturbed = recorded_of([recording(foreign=0.3)])[0]
+    disturbed = together([recording(foreign=0.3)])[0]
     assert not any(pair.row for pair in disturbed.pairs["slow10"])
     assert decided_by(rules.OURS, disturbed, "slow10", 0).said is Said.NOTHING
 
 
 def test_a_time_to_verdict_has_the_start_and_the_end_of_every_run():
-    alone = recorded_of([recording(noise=0.0)])[0]
+    alone = together([recording(noise=0.0)])[0]
     run = alone.runs["none"][0]
     blocks = 4 * 11 * 0.03
     assert run.seconds == pytest.approx(2.0 + alone.rest_seconds + blocks)
     total = sum(each.seconds for arm in alone.runs.values() for each in arm)
-    assert total == pytest.approx(alone.recording.elapsed_seconds)
+    assert total == pytest.approx(alone.session.elapsed_seconds)
 
 
 def test_the_true_effect_is_that_of_the_rounds():
@@ -159,12 +152,11 @@ def test_trials_that_share_runs_do_not_count_twice():
 
 
 def test_the_command_writes_the_page(tmp_path):
-    for each in (recording(rounds=12), recording(rounds=12, session="20260201T235959Z")):
-        (tmp_path / f"{each.name}{rules.ENDING}").write_bytes(packed(each))
+    runs = [write(tmp_path, archive(12, session=each)) for each in (SESSION, OTHER_SESSION)]
     page = tmp_path / "page.md"
     begin = "<!-- made by `make truth` from here -->"
     page.write_text("# A\n\n" + f"{begin}\nof before\n{END}\n\n" * 5 + "## B\n")
-    assert make(data=tmp_path, page=page) == 0
+    assert make(*runs, data=tmp_path / "data", page=page) == 0
     text = page.read_text()
     assert "of before" not in text
     assert text.startswith("# A\n")
@@ -172,12 +164,57 @@ def test_the_command_writes_the_page(tmp_path):
     assert all(f"| {rule.name} |" in text or f"| **{rule.name}** |" in text for rule in rules.RULES)
 
 
-def test_the_page_is_of_the_recordings_in_the_repository():
+def test_the_page_is_of_the_sessions_in_the_repository():
     made = PAGE.read_text()
-    names = [
-        path.name.removesuffix(rules.ENDING) for path in sorted(rules.DATA.glob(f"*{rules.ENDING}"))
-    ]
+    names = [path.name.removesuffix(rules.ENDING) for path in DATA.glob(f"*{rules.ENDING}")]
     assert names
-    for name in names:
-        session, _, network = name.partition("-")
-        assert f"| {session} | `{network}` |" in made
+    assert all(f"| {name} |" in made for name in names)
+
+
+# The data set ------------------------------------------------------------------------------------
+
+
+def test_a_session_is_read_as_it_was_added(tmp_path):
+    added = archive(12)
+    rules.add(write(tmp_path, added), tmp_path / "data")
+    (found,) = rules.read(tmp_path / "data")
+    assert (found.session, found.network) == (added.session, "vgg_16_s")
+    # Encoded, because what is unknown is NaN.
+    assert encode(found.rounds) == encode([*added.rounds[GROUP].values()])
+
+
+def test_a_round_that_lacks_an_arm_is_left_out():
+    with_one = archive(FEWEST_ROUNDS + 1)
+    with_one.rounds[GROUP][3].launches.pop()
+    (found,) = rules.recordings(with_one)
+    assert [each.number for each in found.rounds] == [0, 1, 2, *range(4, FEWEST_ROUNDS + 1)]
+
+
+@pytest.mark.parametrize(
+    ("unusable", "why"),
+    [
+        (replace(archive(), session=session_of_cases(exit_status=None)), "still runs"),
+        (archive(arms=["none"]), "no fault was planted"),
+        (archive(FEWEST_ROUNDS - 1), f"fewer than {FEWEST_ROUNDS}"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(unusable, why):
+    with pytest.raises(UserError, match=why):
+        rules.recordings(unusable)
+
+
+def test_a_file_that_is_no_recording_is_named(tmp_path):
+    (tmp_path / f"x{rules.ENDING}").write_bytes(b"x")
+    with pytest.raises(UserError, match=r"x\.tar\.xz"):
+        rules.read(tmp_path)
+
+
+def test_the_reader_that_the_data_set_shows_reads_it(tmp_path):
+    added = archive(12)
+    rules.add(write(tmp_path, added), tmp_path / "results" / "truth")
+    (program,) = blocks((DATA / "README.md").read_text(), "python")
+    lines = run([sys.executable, "-c", program], cwd=tmp_path).output.splitlines()
+    first = added.rounds[GROUP][0].launches
+    assert len(lines) == 12 * len(first)
+    mean = fmean(first[0].blocks[0].ranks[0].step_seconds)  # of all blocks
+    assert float(lines[0].split()[-1]) == pytest.approx(mean)
