@@ -26,12 +26,6 @@ from hvdperf.report.words import plural
 from hvdperf.stats import Interval, hodges_lehmann, student_quantile
 
 PAGE = ROOT / "docs" / "reference" / "truth_table.md"
-# In words, what was planted, by the kind of the fault.
-_WORDS = {
-    "slow": "each step {percent} % late on rank {rank}",
-    "input": "each batch {percent} % of a step late on rank {rank}",
-    "cycle": "Horovod waits up to 25 ms for tensors, on all ranks",
-}
 # The level of each bound of a 95 % interval, and of the range of times that is shown.
 ALPHA, OUTER = 0.025, 0.1
 # Into how many stretches of rounds a recording is cut, for intervals.
@@ -203,14 +197,7 @@ def planted_table(recorded: Sequence[Recorded]) -> Iterator[str]:
     yield from heading("arm", "planted", *(f"`{name}`, %" for name in networks))
     for arm in planted_in(recorded):
         longer = (_longer(effect(recorded, arm, network)) for network in networks)
-        yield row(f"`{arm}`", planted_words(arm), *longer)
-
-
-def planted_words(arm: str) -> str:
-    fault = FAULT_CASES[arm].injected
-    if fault is None:
-        return "nothing"
-    return _WORDS[fault.kind].format(percent=round(100 * (fault.factor - 1)), rank=fault.rank)
+        yield row(f"`{arm}`", f"`{FAULT_CASES[arm].fault or 'nothing'}`", *longer)
 
 
 def _taken(recorded: Recorded) -> float:
