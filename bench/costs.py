@@ -27,15 +27,11 @@ from hvdperf.plan.options import Options
 from hvdperf.plan.session_plan import plan_session
 from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import as_ratio
-from hvdperf.worker.protocol import STARTUP, Phase
 from hvdperf.worker.strategies import Strategy
 
-STARTS, LAUNCHES = 5, 6
+LAUNCHES = 6
 # Of a block, under the suite and in the plain script.
 STEPS = 20
-# Phases whose cost depends on the suite: launcher, init and input. The others depend on TensorFlow,
-# Keras and Horovod.
-OWN_PHASES = (Phase.LAUNCH, Phase.INIT, Phase.INPUT)
 # Takes a turn of one side and returns its seconds.
 Turn = Callable[[], float]
 
@@ -67,25 +63,6 @@ def costs(*parts: str, models: str = "resnet_50_s", np: tuple[int, ...] = ()) ->
     finally:
         dispose(arm_launcher)
     return 0
-
-
-def startup(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
-    """Measure what a launch costs before its first block: the seconds of the slowest rank by phase,
-    of launches alone on the machine."""
-    launches = []
-    for _ in range(STARTS):
-        with started(arm_launcher, arm) as group:
-            ranks = group.startup_seconds()
-        launches.append({phase: max(rank[phase.value] for rank in ranks) for phase in STARTUP})
-    own = [sum(launch[phase] for phase in OWN_PHASES) for launch in launches]
-    phases = ", ".join(
-        f"{phase.value} {median(launch[phase] for launch in launches):.2f}" for phase in STARTUP
-    )
-    return [
-        f"{arm.name}: start-up of a launch, seconds, median of {len(launches)}",
-        f"  launch, init and input: {median(own):.2f} (max {max(own):.2f})",
-        f"  by phase: {phases}",
-    ]
 
 
 def timestamps(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
@@ -128,7 +105,7 @@ def overhead(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
     return report(f"{arm.name}: throughput under the suite / bare Horovod loop", logs)
 
 
-PARTS = {part.__name__: part for part in (startup, timestamps, overhead)}
+PARTS = {part.__name__: part for part in (timestamps, overhead)}
 NAMES = ", ".join(PARTS)
 
 

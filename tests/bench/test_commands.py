@@ -16,8 +16,8 @@ from hvdperf.errors import UserError
     ("command_line", "said"),
     [
         ("costs overheads", "overheads"),
-        ("costs startup --np two", "--np two"),
-        ("costs startup --models vgg_99", "vgg_99"),
+        ("costs overhead --np two", "--np two"),
+        ("costs overhead --models vgg_99", "vgg_99"),
         ("rates gate --of many", "--of many"),
         ("rates simulation --of 1", "two or more"),
         ("rates weeks", "weeks"),
