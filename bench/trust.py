@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -28,7 +28,7 @@ from hvdperf.plan.arms import AA
 from hvdperf.plan.questions import FAULT_CASES, FaultCase
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.documents import Case
-from hvdperf.records.fingerprint import differences
+from hvdperf.records.fingerprint import Fingerprint, differences
 from hvdperf.report.words import plural
 from hvdperf.stats import hodges_lehmann
 from hvdperf.timeline.processes import run_session
@@ -36,8 +36,6 @@ from hvdperf.verdict import Verdict, as_ratio
 
 LOG = ROOT / "results" / "trust" / "sessions.jsonl"
 PAGE = ROOT / "docs" / "reference" / "trust.md"
-# Fields of the fingerprint that the page shows.
-SHOWN = ("cores", "cpu_model", "tensorflow", "horovod", "mpi_library")
 # Prefixes of the settings that decide how fault cases are measured, but not which.
 _HOW = ("dataset", "batch", "schedule", "replicas_per_node", "sampling.", "runs.endurance_steps")
 
@@ -115,7 +113,7 @@ class Entry:
     fault cases."""
 
     session: str
-    fingerprint: Mapping[str, Any]
+    fingerprint: Fingerprint
     settings: Mapping[str, str]
     tried: tuple[Tried, ...]
 
@@ -169,17 +167,8 @@ def read_log(log: Path) -> list[Entry]:
     for number, line in enumerate(text.splitlines(), start=1):
         place = f"{shown(log)}:{number}: not a line of a session ("
         with refusing(place, Unreadable, "); remove it"):
-            entries.append(_checked(decode(line.encode(), Entry)))
+            entries.append(decode(line.encode(), Entry))
     return entries
-
-
-def _checked(entry: Entry) -> Entry:
-    """Return the entry. Raises Unreadable if the page cannot be made of it."""
-    missing = [name for name in SHOWN if name not in entry.fingerprint]
-    unknown = [each.trial for each in entry.tried if each.trial not in FAULT_CASES]
-    if missing or unknown:
-        raise Unreadable(f"no fingerprint, or no fault case: {', '.join(missing + unknown)}")
-    return entry
 
 
 # Counts --------------------------------------------------------------------------------------
@@ -199,13 +188,14 @@ def series(entries: Sequence[Entry]) -> list[list[Entry]]:
 
 def by_case(entries: Sequence[Entry]) -> list[list[Tried]]:
     """Return the fault cases of sessions, grouped by name, in their order, by network and world
-    size: without those with INFO, and with another threshold than the last one of their group."""
+    size: without those with INFO, of a fault that is no longer planted, and with another threshold
+    than the last one of their group."""
     order = list(FAULT_CASES)
 
     def place(each: Tried) -> tuple[int, str, int]:
         return order.index(each.trial), each.model, each.world_size
 
-    every = (each for entry in entries for each in entry.tried)
+    every = (each for entry in entries for each in entry.tried if each.trial in FAULT_CASES)
     judged = sorted((each for each in every if each.verdict is not Verdict.INFO), key=place)
     groups = [list(group) for _, group in groupby(judged, key=place)]
     return [[each for each in group if each.threshold == group[-1].threshold] for group in groups]

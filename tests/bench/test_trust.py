@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bench.trust import LOG, PAGE, SHOWN, Entry, append, entry_of, page, read_log, series
+from bench.trust import LOG, PAGE, Entry, append, entry_of, page, read_log, series
 from docs.markdown import filled
 from hvdperf.errors import UserError
 from hvdperf.plan import questions
@@ -188,11 +188,9 @@ def test_entries_are_read_as_they_were_written(entries, tmp_path):
 
 def line_of(**tried: Any) -> str:
     """Return a line of the log, in which the fault case has these fields."""
-    of = ("aa", "vgg_16_s", 2, "PASS", "FAIL", ">= 0.95", 0.9)
-    names = ("trial", "model", "world_size", "verdict", "reported", "threshold", "figure")
-    case = {**dict(zip(names, of, strict=True)), **tried}
-    facts = dict.fromkeys(SHOWN, "1")
-    return json.dumps({"session": "s", "fingerprint": facts, "settings": {}, "tried": [case]})
+    made = json.loads(LOG.read_text().partition("\n")[0])
+    case = {**made["tried"][0], **tried}
+    return json.dumps({**made, "tried": [case]})
 
 
 @pytest.mark.parametrize(
@@ -201,7 +199,6 @@ def line_of(**tried: Any) -> str:
         *("", "{", "[]", "null", '{"session": "s"}', "[" * 100_000),
         '{"session": "s", "fingerprint": {}, "settings": {}, "tried": 1}',
         '{"session": "s", "fingerprint": {"cores": 2}, "settings": {}, "tried": []}',
-        line_of(trial="slow11"),
         line_of(world_size=math.inf),
         *(line_of(figure=figure) for figure in (math.nan, math.inf, -0.9, 0)),
     ],
@@ -214,6 +211,12 @@ def test_a_line_that_is_none_is_named(entries, tmp_path, line):
     with pytest.raises(UserError, match=r"sessions\.jsonl:2: not a line of a session") as refused:
         read_log(log)
     assert "\n" not in str(refused.value)
+
+
+def test_a_fault_that_is_no_longer_planted_is_not_counted(tmp_path):
+    log = tmp_path / "sessions.jsonl"
+    log.write_text(line_of(trial="slow11") + "\n")
+    assert not any("slow11" in line for line in page(read_log(log)))
 
 
 def test_a_log_that_is_no_text_or_no_file_is_one_line(tmp_path):
