@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import product
+from statistics import fmean
 from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
@@ -23,7 +24,6 @@ from hvdperf.records.documents import SUMMARY_FORMAT, Kind, Limit, Result, Row, 
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.outcome import Measure
 from hvdperf.session.proposals import NIGHTS
-from hvdperf.timeline.nights import gate
 from hvdperf.timeline.nights.falls import judge_speeds
 from hvdperf.timeline.nights.night import FORMAT, Night
 from hvdperf.timeline.nights.series import Series
@@ -143,9 +143,7 @@ class Throughputs:
         red: list[Red] = [set() for _ in range(NIGHTS if loss is None else loss.nights)]
         for seed in range(count):
             nights = self.nights(seed, loss)
-            for at, names, began in self.decide(nights):
-                if at >= len(nights) - len(red) and (loss is None or loss.names & names):
-                    red[at - len(nights)].add((seed, began))
+            _add_red(red, seed, self.decide(nights), len(nights), loss)
         return red, sum(map(len, red))
 
     def nights(self, seed: int, loss: Loss | None = None) -> list[Night]:
@@ -178,49 +176,60 @@ class Throughputs:
                 yield summary(index, results=tuple(results), hosts=hosts, node=node)
 
 
+def _add_red(
+    red: Sequence[Red],
+    seed: int,
+    found: Iterable[tuple[int, Set[str], object]],
+    count: int,
+    loss: Loss | None,
+) -> None:
+    """Add what was found on the last of so many nights."""
+    for at, names, began in found:
+        if at >= count - len(red) and (loss is None or loss.names & names):
+            red[at - count].add((seed, began))
+
+
 # The gate over nights ----------------------------------------------------------------------------
 
-# Nights of a gate without a change, by which it is known how they differ.
-BEFORE = 2 * gate.FEWEST
+# The cases of a gate, and its nights before a loss.
+CASES, BEFORE = 60, 40
 FAIL_BELOW, PASS_FROM = math.log(REGRESSION.fail_below), math.log(REGRESSION.pass_from)
 
 
 @dataclass(frozen=True)
 class Gate:
-    """The noise of 60 cases of two stacks.
+    """The noise of CASES cases of two stacks.
 
     sd: of the ln ratio of a round, which has four turns; all is normal. launches: the part of it
-    that turns do not explain. nights: the standard deviation of what a night does to a case beyond
+    that turns do not explain. between: the standard deviation of what a night does to a case beyond
     its rounds. rounds: the correlation of a round and the next one. looks: the full ones.
     """
 
     sd: float
     launches: float
-    nights: float = 0.0
+    between: float = 0.0
     rounds: float = 0.0
     looks: Sequence[int] = (8, 12, 24)
 
     def judged(self, count: int, loss: Loss | None = None) -> tuple[list[Red], int]:
-        """Return which cases are an alarm, as Throughputs does, and how many FAIL by one session:
-        of 60 cases a year, or of as many cases as there are losses."""
-        if loss is None:
-            made = self.made(60 * count, [0.0] * NIGHTS)
-        else:
-            made = self.made(count, [math.log(loss.factor)] * gate.NIGHTS)
-        found = gate.judge_gates(made).found
-        red: list[Red] = [
-            {(each.row.name, each.first) for each in found.get(at, ()) if each.is_alarm}
-            for at in range(BEFORE, len(made))
-        ]
-        return red, sum(len(each.parts[-1].cases) for each in made[BEFORE:])
+        """Return what is red, as Throughputs does, and how many cases FAIL by one session."""
+        red: list[Red] = [set() for _ in range(NIGHTS if loss is None else loss.nights)]
+        failed = 0
+        for seed in range(count):
+            nights = self.nights(seed, loss)
+            failed += sum(len(each.parts[-1].cases) for each in nights)
+            _add_red(red, seed, falls(nights), len(nights), loss)
+        return red, failed
 
-    def made(self, cases: int, changes: Sequence[float]) -> list[Night]:
-        """Return nights with so many cases, after those without a change. What FAILs is measured
-        again. changes: of all cases, in ln, by night."""
-        generator, made = np.random.default_rng(1), []
-        for index, change in enumerate([0.0] * BEFORE + [*changes]):
-            of_cases = change + self.nights * simulator.normal(generator, (cases,))
-            rows = self.rows(self.turns(of_cases, generator), range(cases))
+    def nights(self, seed: int, loss: Loss | None = None) -> list[Night]:
+        """Return a year, or the nights up to the last one of a loss. What FAILs is measured
+        again."""
+        generator, made = np.random.default_rng(seed), []
+        for index in range(NIGHTS if loss is None else BEFORE + loss.nights):
+            of_cases = self.between * simulator.normal(generator, (CASES,))
+            if loss is not None and index >= BEFORE:
+                of_cases[loss.throughputs] += math.log(loss.factor)
+            rows = self.rows(self.turns(of_cases, generator), range(CASES))
             failed = [at for at, row in enumerate(rows) if row.verdict is Verdict.FAIL]
             again = self.rows(self.turns(of_cases[failed], generator), failed)
             kinds = (rows, Kind.GATE), (again, Kind.GATE_AGAIN)
@@ -239,23 +248,21 @@ class Gate:
         return turns + of_cases[:, None, None]
 
     def rows(self, turns: Array, names: Sequence[int]) -> list[Row]:
-        """Judge cases. Figures and bounds are made up: over nights only those of what FAILs count,
-        and that is judged again by the rounds of two sessions. turns: [case, round, turn]."""
+        """Judge cases. Their bounds are made up: over nights only those of what FAILs count, and
+        that is judged again by the rounds of two sessions. turns: [case, round, turn]."""
         observations = np.median(turns, axis=2)
 
         def early(cases: Any, look: int) -> Array:
             return simulator.early_lower(turns[cases, :look], max(0.02, self.launches))
 
         judged = simulator.verdicts(observations, FAIL_BELOW, PASS_FROM, self.looks, early)
-        return [
-            Row(
-                *(f"{name}", Question.WEAK_SCALING, "network", 8, verdict, 1.0, 1.0, 1.0),
-                *(Limit(None, None), count, "", tuple(values[:count])),
-            )
-            for name, verdict, count, values in zip(
-                names, *judged, observations.tolist(), strict=True
-            )
-        ]
+        limit, rows = Limit(None, None), []
+        for name, verdict, count, values in zip(names, *judged, observations.tolist(), strict=True):
+            place = f"{name}", Question.WEAK_SCALING, "network", 8, verdict
+            ratio = math.exp(fmean(values[:count]))
+            bounds = ratio, ratio, ratio
+            rows.append(Row(*place, *bounds, limit, count, "", tuple(values[:count])))
+        return rows
 
 
 # Tables ------------------------------------------------------------------------------------------
@@ -307,7 +314,9 @@ LOSSES = (
     | planted("one throughput", 50, 15, 5, throughputs=slice(2, 3))
 )
 OF_NODES = planted("a node", 8, 15, nodes=slice(3, 4), names={NAMED[3]}) | planted("all", 5, 15)
-OF_GATES = planted("all", 3, 5, 7, 10, 15, 50)
+OF_GATES = planted("all", 3, 5, 15) | planted(
+    "one case", 5, 10, 15, 50, throughputs=slice(1), names={"0"}
+)
 
 
 CHANGING = {
@@ -367,7 +376,7 @@ def table(
 
 FALLS = table(FALLING, LOSSES, 2)
 NODES = table(FALLING_NODES, OF_NODES, 4)
-GATE = table(GATES, OF_GATES, 40)
+GATE = table(GATES, OF_GATES, 10)
 CHANGES = table(CHANGING, STEPS, 4)
 
 

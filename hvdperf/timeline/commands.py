@@ -211,7 +211,7 @@ def told_next_to_others(night: Night, results: Path) -> tuple[Night, Verdict, Se
     read = read_nights(results / NIGHTS, [night.series], night.node)
     known = [each for each in read.of[night.series] if each.night <= night.night]
     series = Series(night.series, known, read.accepted[night.series])
-    lines = [*series.slower(), *series.speeds.lines(), *series.gates.lines()]
+    lines = [*series.slower(), *series.speeds.lines()]
     night = series.last or night
     head = f"{night.series}, night of {night.night}: {series.verdict.value} ({night.told})"
     for line in (*wrapped(head), *(f"  {line}" for line in lines)):

@@ -218,7 +218,7 @@ def _told(series: Series, doing: Sequence[Event], is_late: bool) -> str:
     """Return what matters of a series, in a sentence. doing: the events that make it FAIL, the
     largest first. is_late: whether the next night is."""
     last = series.last or series.nights[-1]
-    alarms = [each.row for each in series.alarms]
+    alarms = [each.row for each in series.gated if each.is_alarm]
     failed = [
         row.name for _, row in last.cases if row.verdict is Verdict.FAIL and row not in alarms
     ]

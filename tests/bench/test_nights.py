@@ -68,20 +68,19 @@ def test_all_cases_of_a_gate_are_judged_as_the_suite_judges_each(
         assert (row.verdict, len(row.observations)) == (verdict, count)
 
 
-@pytest.mark.parametrize("gate", [Gate(*QUIET), Gate(*A), Gate(*A, nights=0.01)], ids=str)
+@pytest.mark.long
+@pytest.mark.parametrize("gate", [Gate(*QUIET), Gate(*A, between=0.01)], ids=str)
 def test_a_gate_has_an_alarm_a_year_at_most_if_nothing_is_slower(gate: Gate) -> None:
-    alarms, fails = false_events(gate, 2)
-    assert alarms <= 2
+    alarms, fails = false_events(gate, 1)
+    assert alarms <= 1
     assert gate == Gate(*QUIET) or fails > 100, "by one night each"
 
 
-def test_a_gate_finds_half_the_speed_on_the_first_night_whatever_the_noise() -> None:
-    for machine in (QUIET, A, B):
-        assert found(Gate(*machine), OF_GATES["all -50 %"], 100)[0] == 1
+def test_a_gate_finds_half_the_speed_of_a_case_at_once_though_rounds_differ_wildly() -> None:
+    assert found(Gate(*B), OF_GATES["one case -50 %"], 2)[0] == 1
 
 
-def test_a_quiet_gate_finds_a_sixth_at_once_and_a_twentieth_within_three_nights() -> None:
-    for looks in ((8, 12, 24), (8, 12)):
-        gate = Gate(*QUIET, looks=looks)
-        assert found(gate, OF_GATES["all -15 %"], 200)[0] > 0.99
-        assert found(gate, OF_GATES["all -5 %"], 400)[1] > 0.98
+def test_a_quiet_gate_finds_a_sixth_of_a_case_and_a_twentieth_of_all_at_once() -> None:
+    gate = Gate(*QUIET, between=0.01)
+    for loss in ("one case -15 %", "all -5 %"):
+        assert found(gate, OF_GATES[loss], 1)[0] == 1

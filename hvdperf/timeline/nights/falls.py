@@ -12,13 +12,18 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from enum import Enum
 from itertools import groupby
 from statistics import median
+from typing import Any
 
+from hvdperf.records.documents import Kind
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.history import STACK
 from hvdperf.timeline.lines import LEAST_CHANGE, percent
+from hvdperf.timeline.nights import gate
 from hvdperf.timeline.nights.changes import marks
+from hvdperf.timeline.nights.gate import Gated
 from hvdperf.timeline.nights.night import SCRIPT, Accepted, Night, machine_of
 from hvdperf.timeline.nights.speed import ALL, GAP, Key, Measured, Scope, Speed, UsualSpeeds
 from hvdperf.timeline.store import named
@@ -28,18 +33,27 @@ MOST = 0.75
 # Of the last three nights that measured what fell, so many have to be usual before it is back.
 _BACK = 2
 
+
 # What is judged from night to night, each by its own. Nights say how often each of them falls a
 # year although nothing has changed, and which fall of 1 / figure is the smallest, in ln.
-_JUDGED = {
+class Gate(Enum):
+    """What a case of a gate is judged by over nights. The value is the unit, in words."""
+
+    SPEED = "speed against the reference stack"
+
+
+Unit = Measure | Gate
+_JUDGED: Mapping[Unit, tuple[Any, ...]] = {
     Measure.SPEED: (),
     Measure.START: (0.05, math.log(1.05)),
     Measure.MEMORY: (0.025, math.log(1.05)),
     Measure.DEVICE_MEMORY: (0.025, math.log(1.05)),
+    Gate.SPEED: (1.2, math.log1p(LEAST_CHANGE), True),
 }
-# The changes of a night: of all throughputs and means, and of what else launches took.
-Changes = Mapping[Measure, Mapping[Key, Speed]]
+# The changes of a night: of all throughputs and means, of what else launches took, and of the gate.
+Changes = Mapping[Unit, Mapping[Key, Speed]]
 # What changed.
-What = tuple[Measure, Key]
+What = tuple[Unit, Key]
 # What a command is for, and the command.
 Command = tuple[str, str]
 
@@ -81,7 +95,11 @@ class Fall:
         """Return the command that measures what fell most again."""
         if self.night.script:
             return self.night.command
-        key = self.what[0][1]
+        unit, key = self.what[0]
+        if unit is Gate.SPEED:
+            gated = [each for each in self.night.cases if each[0].kind is Kind.GATE]
+            wanted = [each for each in gated if gate.key_of(*each) == key] or gated
+            return self.night.repeat(*wanted[0])
         model = f" --models {key.name}" if key.scope in (Scope.NETWORK, Scope.THROUGHPUT) else ""
         sizes = f" --world-sizes {key.world_size}" if key.scope is Scope.THROUGHPUT else ""
         return f"{self.night.command}{model}{sizes}"
@@ -126,7 +144,8 @@ class Fall:
         """Yield the commands that look closer."""
         key = self.what[0][1]
         node = key.name if key.scope is Scope.NODE else ""
-        yield from details(self.usual, self.night, node)
+        if self.what[0][0] is not Gate.SPEED:
+            yield from details(self.usual, self.night, node)
         yield f"reproduce, on {node}" if node else "reproduce", self.again
 
 
@@ -209,7 +228,7 @@ def all_in_words(found: Sequence[What], changes: Changes) -> str:
     )
 
 
-def in_words(measure: Measure, found: Sequence[Key], speeds: Mapping[Key, Speed]) -> str:
+def in_words(measure: Unit, found: Sequence[Key], speeds: Mapping[Key, Speed]) -> str:
     """Return what was found with its changes. found: keys as _standing_for_all orders them."""
     told = [
         f"{_change(measure, speeds[key])} {measure.value} of {_whose(measure, key, speeds)}"
@@ -224,36 +243,40 @@ def in_words(measure: Measure, found: Sequence[Key], speeds: Mapping[Key, Speed]
     return f"{told[0]}; beyond that {named(more)}"
 
 
-def turned(measure: Measure, value: float) -> float:
+def turned(measure: Unit, value: float) -> float:
     """Return a speed as it is, and the inverse of what should be low, so that more is better; or
     turn that back."""
-    return value if measure is Measure.SPEED else 1 / value
+    return value if measure in (Measure.SPEED, Gate.SPEED) else 1 / value
 
 
-def _change(measure: Measure, speed: Speed) -> str:
+def _change(measure: Unit, speed: Speed) -> str:
     """Return a change with its interval."""
     ends = sorted(turned(measure, bound) for bound in (speed.lower, speed.upper))
     told = " to ".join(f"{100 * (end - 1):+.1f}" for end in ends)
     return f"{percent(turned(measure, speed.change))} ({told})"
 
 
-def _whose(measure: Measure, key: Key, speeds: Mapping[Key, Speed]) -> str:
+def _whose(measure: Unit, key: Key, speeds: Mapping[Key, Speed]) -> str:
     if key != ALL:
         return f"{key}"
     nodes = _of(Scope.NODE, speeds)
     slower = sum(_is_slower(speeds[node]) for node in nodes)
     of_nodes = f" on {slower} of {len(nodes)} nodes" if slower else ""
     alike = "throughputs" if measure is Measure.SPEED else "networks and world sizes"
+    alike = "cases" if measure is Gate.SPEED else alike
     return f"all {len(_of(Scope.THROUGHPUT, speeds))} {alike}{of_nodes}"
 
 
 @dataclass(frozen=True)
 class JudgedSpeeds:
-    """The throughputs of a series, and what else launches took, judged. falls: by index of their
-    nights. last: the changes of the last night, {} if it has none or they are not judged yet.
-    reach: of throughputs, as UsualSpeeds.reach, at that night. waits: why they are not judged, or
-    "". on: the newest fall that is not over, None if all are."""
+    """The throughputs of a series, what else launches took, and its gates, judged. nights: with the
+    verdicts of their gates over nights. gated: suspects and alarms of gates, by index of the night.
+    falls: by index of their nights. last: the changes of the last night, {} if it has none or they
+    are not judged yet. reach: of throughputs, as UsualSpeeds.reach, at that night. waits: why they
+    are not judged, or "". on: the newest fall that is not over, None if all are."""
 
+    nights: Sequence[Night]
+    gated: Mapping[int, Sequence[Gated]]
     falls: Mapping[int, Fall]
     last: Changes
     reach: Mapping[Key, float]
@@ -299,13 +322,13 @@ class _Open:
 
 @dataclass
 class _Known:
-    """What is known of a measure on one kind of machine. speeds: what is usual. usual: the last
+    """What is known of a unit on one kind of machine. speeds: what is usual. usual: the last
     night before the fall that is still on, or the last sound one. kept: the last sound night.
     fallen: the undisturbed nights of the fall. fell: what has fallen and is not back. sound: the
     last sound nights. rose: the first night of the level to which all rose. excuse: why the last
     night does not FAIL; "" if it does, should it have fallen."""
 
-    measure: Measure
+    unit: Unit
     speeds: UsualSpeeds
     usual: Night | None = None
     kept: Night | None = None
@@ -314,16 +337,18 @@ class _Known:
     sound: deque[Night] = field(default_factory=lambda: deque(maxlen=GAP + 1))
     rose: Night | None = None
     excuse: str = ""
+    # The cases of a gate that FAILed on each of the last nights.
+    failed: deque[set[Key]] = field(default_factory=lambda: deque(maxlen=GAP))
 
     def judge(self, night: Night) -> Mapping[Key, Speed]:
         """Return the changes of a night, {} if it is not judged yet or measured nothing; let later
         nights be compared with it if it was sound and nothing has fallen. What fell stays open
         until two nights of three are back, so also while it is not measured."""
-        measured = _medians(night, self.measure)
-        if not measured:
+        speeds = self._compared(night)
+        if speeds is None:
             return {}
-        speeds = self.speeds.compare(measured, night.is_weekend, night.hosts)
-        self.excuse = f"the night was disturbed: {night.disturbed}" if night.disturbed else ""
+        disturbed = gate.disturbed(night) if self.unit is Gate.SPEED else night.disturbed
+        self.excuse = f"the night was disturbed: {disturbed}" if disturbed else ""
         new = self.speeds.new_hosts
         if new and not self.excuse and ALL in speeds and speeds[ALL].fell:
             self.excuse = f"there are too few nights on {named(new)} to know what is usual there"
@@ -359,25 +384,47 @@ class _Known:
             self.usual = night
         return speeds
 
+    def _compared(self, night: Night) -> Mapping[Key, Speed] | None:
+        """Return the changes of a night, {} if it is not judged yet; None if it measured nothing.
+        Before enough nights of a gate are known, one with a large loss falls, and one that FAILs
+        as one of the last nights did."""
+        measured = _measured(night, self.unit)
+        if not measured:
+            return None
+        if self.unit is not Gate.SPEED:
+            return self.speeds.compare(measured, night.is_weekend, night.hosts)
+        found, rows = self.speeds.compare(measured), gate.measured(night)
+        usual = self.speeds.usual_ratio
+        failed = {key for key, row in rows.items() if gate.fails(row, usual(key))}
+        again = failed.intersection(set[Key]().union(*self.failed))
+        self.failed.append(failed)
+        large = {key for key in failed if gate.bounds(rows[key])[-1] < gate.LARGE * usual(key)}
+        return found or {
+            key: Speed(*gate.bounds(row), row.figure or 1.0, key in again | large, suspect=False)
+            for key, row in rows.items()
+        }
+
     def accept(self) -> None:
         """Take the fall that is still on as what is usual, unless only what is gone had fallen."""
         if self.fallen and (self.kept is None or self.kept.night < self.fallen[-1].night):
             self.speeds.restart(
-                (_medians(each, self.measure), each.is_weekend, each.hosts) for each in self.fallen
+                (_measured(each, self.unit), each.is_weekend, each.hosts) for each in self.fallen
             )
             self.usual = self.kept = self.fallen[-1]
         self.fallen.clear()
         self.fell.clear()
+        self.failed.clear()
 
 
 class _Machine:
-    """What is known of one kind of machine. known: by measure. probes: what the machine does
-    without Horovod. on: the fall that is not over."""
+    """What is known of one kind of machine. known: by unit. probes: what the machine does without
+    Horovod. on: the fall that is not over. against: the reference stack of the gate."""
 
     def __init__(self) -> None:
         self.known = {each: _Known(each, UsualSpeeds(*how)) for each, how in _JUDGED.items()}
         self.probes = UsualSpeeds()
         self.on: Fall | None = None
+        self.against = ""
 
     def accept(self) -> None:
         """Take the fall that is still on as what is usual."""
@@ -390,7 +437,10 @@ class _Machine:
 
     def judge(self, night: Night) -> tuple[Changes, Fall | None]:
         """Return the changes of a night, and its fall if there is one."""
-        judged = {measure: each.judge(night) for measure, each in self.known.items()}
+        if night.against not in ("", self.against):
+            self.against = night.against
+            self.known[Gate.SPEED] = _Known(Gate.SPEED, UsualSpeeds(*_JUDGED[Gate.SPEED]))
+        judged = {unit: each.judge(night) for unit, each in self.known.items()}
         changes = {measure: speeds for measure, speeds in judged.items() if speeds}
         probed = self.probes.compare(_probed(night))
         fell = [m for m, speeds in changes.items() if any(speed.fell for speed in speeds.values())]
@@ -404,11 +454,10 @@ class _Machine:
         order = sorted(left, key=lambda what: left[what].since.night) or [(fell[0], ALL)]
         last = max((each.last for each in left.values()), key=lambda it: it.night, default=night)
         first = self.known[order[0][0]]
-        assert first.usual is not None
         fall = Fall(
             night if fell else last,
             left[order[0]].since if left else night,
-            first.usual,
+            first.usual or night,
             {
                 m: {**judged[m], **{key: each.speed for key, each in own.fell.items()}}
                 for m, own in self.known.items()
@@ -428,7 +477,7 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
     fell is none that later ones are compared with, unless its fall was accepted while it was on:
     then these nights are the usual ones from the next night on."""
     machines = defaultdict[object, _Machine](_Machine)
-    found: dict[int, Fall] = {}
+    judged, gated, found = list[Night](), dict[int, Sequence[Gated]](), dict[int, Fall]()
     changes: Changes = {}
     usual: UsualSpeeds | None = None
     waits, before = "", date.min
@@ -436,23 +485,29 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
     is_ready = False
     for index, night in enumerate(nights):
         changes, usual, waits = {}, None, ""
-        part = night.part()
-        if part is None or not night.by_node(Measure.SPEED):
-            if night.disturbed:
-                waits = (
-                    f"no throughput is judged, because the night was disturbed: {night.disturbed}"
-                )
+        own, rows = night.by_node(Measure.SPEED), gate.measured(night)
+        if not own and night.disturbed:
+            waits = f"no throughput is judged, because the night was disturbed: {night.disturbed}"
+        if not own and not rows:
+            judged.append(night)
             continue
         if any(before <= each.night < night.night for each in accepted):
             for each in machines.values():
                 each.accept()
         before = night.night
-        machine = machines[machine_of(part)]
-        usual = machine.known[Measure.SPEED].speeds
-        is_ready = not usual.waits
+        machine = machines[machine_of(night.parts[0])]
+        if own:
+            usual = machine.known[Measure.SPEED].speeds
+            is_ready = not usual.waits
         changes, fall = machine.judge(night)
         if fall is not None:
             found[index] = fall
+        ratios = machine.known[Gate.SPEED].speeds
+        fell = [key for key, speed in changes.get(Gate.SPEED, {}).items() if speed.fell]
+        night, suspects = gate.over_nights(night, rows, fell, ratios.usual_ratio)
+        judged.append(night)
+        if suspects:
+            gated[index] = suspects
     if usual is not None and Measure.SPEED not in changes:
         waits = "throughputs are judged from the next night on"
         if missing := usual.waits:
@@ -464,21 +519,25 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
             )
     on = (each.on for each in machines.values() if each.on is not None)
     newest = max(on, key=lambda fall: fall.night.night, default=None)
-    return JudgedSpeeds(found, changes, usual.reach() if usual is not None else {}, waits, newest)
+    reach = usual.reach() if usual is not None else {}
+    return JudgedSpeeds(judged, gated, found, changes, reach, waits, newest)
 
 
-def _medians(night: Night, measure: Measure) -> Measured:
+def _measured(night: Night, unit: Unit) -> Measured:
     """Return the median figure of each node, network and world size; of what should be low, its
-    inverse."""
+    inverse. Of a gate, the ratio of each case."""
+    if unit is Gate.SPEED:
+        rows = gate.measured(night)
+        return {"": {key: gate.bounds(row)[0] for key, row in rows.items()}} if rows else {}
     # A node that was disturbed says nothing beside others.
     disturbed = {part.node for part in night.parts if part.disturbed} if night.nodes else set()
     left = set(night.nodes) - disturbed or set(night.nodes)
     return {
         node: {
-            Key(Scope.THROUGHPUT, *key): turned(measure, median(launches))
+            Key(Scope.THROUGHPUT, *key): turned(unit, median(launches))
             for key, launches in figures.items()
         }
-        for node, figures in night.by_node(measure).items()
+        for node, figures in night.by_node(unit).items()
         if not left or node in left
     }
 

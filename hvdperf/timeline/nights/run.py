@@ -27,7 +27,6 @@ from hvdperf.session.commands import pair_check
 from hvdperf.session.control import local_preflight
 from hvdperf.timeline.nights import night as documents
 from hvdperf.timeline.nights.falls import judge_speeds
-from hvdperf.timeline.nights.gate import failed_alone
 from hvdperf.timeline.nights.night import Night, stem
 from hvdperf.timeline.processes import ended, is_without_session
 from hvdperf.timeline.store import NIGHTS, alone, named, read_all
@@ -229,12 +228,13 @@ def _options(
     read = documents.read_nights(plan.directory, [plan.series], plan.node)
     before = [each for each in read.of[plan.series] if each.night < night.night]
     nights, accepted = [*before, night], read.accepted[plan.series]
+    found = judge_speeds(nights, accepted)
     if kind.is_gate:
-        names = failed_alone(nights, accepted)
+        gated = found.gated.get(len(before), ())
+        names = list(dict.fromkeys(each.row.name for each in gated))
         told = f"FAILs against the reference stack: {named(names)}"
         chosen = [f"-k={' or '.join(names)}"]
     else:
-        found = judge_speeds(nights, accepted)
         names = sorted({key.name for _, key in found.suspects})
         told = f"is slower: {found.told}"
         # All networks, if all of them are slower.

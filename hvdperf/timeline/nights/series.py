@@ -4,31 +4,27 @@ changes, and what makes the series slower than it was.
 A night FAILs at once if its throughputs fall below those of the nights before it
 (hvdperf.timeline.nights.speed). A change for the worse that lasts makes the series FAIL until it is
 repaired or accepted. Ratios alone show neither: what slows every replica alike leaves them as they
-are. Falls, lasting changes and alarms of the gate that began at about the same time are one event.
+are. Falls and lasting changes that began at about the same time are one event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from itertools import pairwise
 from math import log
-from typing import TypeVar
 
 from hvdperf.records.documents import Kind
 from hvdperf.timeline.lines import Change, Standing, percent
 from hvdperf.timeline.nights.changes import UNCERTAIN, Findings, findings, repeat, standing_of
 from hvdperf.timeline.nights.falls import Command, Fall, JudgedSpeeds, details, judge_speeds
-from hvdperf.timeline.nights.gate import Found, JudgedGates, judge_gates, without_alarms
+from hvdperf.timeline.nights.gate import Gated, without_alarms
 from hvdperf.timeline.nights.night import Accepted, Night, accepted_until
 from hvdperf.timeline.nights.speed import FEWEST
 from hvdperf.timeline.store import named, shortened
 from hvdperf.verdict import Verdict, worst
-
-# What began on a night: a lasting change, or an alarm.
-Began = TypeVar("Began")
 
 
 @dataclass(frozen=True)
@@ -41,14 +37,14 @@ class Series:
     accepted: Sequence[Accepted] = ()
 
     @cached_property
-    def gates(self) -> JudgedGates:
-        """Return the gates, judged over nights."""
-        return judge_gates(self.measured, self.accepted)
+    def speeds(self) -> JudgedSpeeds:
+        """Return the throughputs, what else launches took, and the gates, judged."""
+        return judge_speeds(self.measured, self.accepted)
 
     @property
     def nights(self) -> Sequence[Night]:
         """Return the nights with the verdicts of their gates over nights."""
-        return self.gates.nights
+        return self.speeds.nights
 
     @property
     def last(self) -> Night | None:
@@ -59,21 +55,21 @@ class Series:
         return without_alarms(night, self._gated) if night.night <= self.until else night
 
     @property
-    def _gated(self) -> Sequence[Found]:
-        """Return the suspects and alarms of the last night's gate, the slowest first."""
-        found = self.gates.found.get(len(self.nights) - 1, ())
+    def _gated(self) -> Sequence[Gated]:
+        return self.speeds.gated.get(len(self.nights) - 1, ())
+
+    @property
+    def gated(self) -> list[Gated]:
+        """Return the suspects of the last night's gate, and the alarms that were not accepted, the
+        slowest first."""
+        is_accepted = bool(self.nights) and self.nights[-1].night <= self.until
+        found = (each for each in self._gated if not (is_accepted and each.is_alarm))
         return sorted(found, key=lambda each: each.row.figure or 1)
 
     @property
-    def suspects(self) -> list[Found]:
+    def suspects(self) -> list[Gated]:
         """Return what the last night's gate suspects on this night alone."""
-        return [each for each in self._gated if not each.is_alarm]
-
-    @property
-    def alarms(self) -> list[Found]:
-        """Return the alarms of the last night's gate; [] if they were accepted."""
-        alarms = (each for each in self._gated if each.is_alarm)
-        return [each for each in alarms if self.nights[each.last].night > self.until]
+        return [each for each in self.gated if not each.is_alarm]
 
     @property
     def until(self) -> date:
@@ -93,11 +89,6 @@ class Series:
         """Return the lasting changes, by night, each with whether it makes the series FAIL."""
         found = self.found.changes
         return [replace(each, standing=standing_of(each, found, self.until)) for each in found]
-
-    @cached_property
-    def speeds(self) -> JudgedSpeeds:
-        """Return the throughputs, judged."""
-        return judge_speeds(self.nights, self.accepted)
 
     @property
     def falls(self) -> Mapping[int, Fall]:
@@ -144,7 +135,7 @@ class Series:
     @property
     def is_red(self) -> bool:
         fell = self.fall is not None and not self.fall.excuse
-        return bool(self.open) or fell or bool(self.alarms)
+        return bool(self.open) or fell
 
     @property
     def verdict(self) -> Verdict:
@@ -158,13 +149,13 @@ class Series:
         fall, more = self.fall, self.open
         if fall is not None:
             yield from fall.lines()
-            if fall.night is not self.nights[-1]:
+            if fall.night is not self.measured[-1]:
                 yield (
                     f"last seen on the night of {fall.night.night}; open until two of three nights "
                     "are back to normal"
                 )
             # What fell that night and stays is one event.
-            began = self.nights.index(fall.since)
+            began = self.measured.index(fall.since)
             more = [each for each in more if abs(each.at - began) > UNCERTAIN]
         if more:
             told = [
@@ -174,8 +165,7 @@ class Series:
             yield f"{len(told)} change points for the worse: {named(told)}"
             since = more[0].since
             yield f"details: hvdperf regressions --series {self.name} --since {since}"
-        for word, found in (("alarm", self.alarms), ("suspect", self.suspects)):
-            yield from shortened([each.told for each in found], f"{word}s of the gate")
+        yield from shortened([each.told for each in self.suspects], "suspects of the gate")
         if self.is_red or self.missing:
             yield (f"to accept it: hvdperf nightly accept --series {self.name} --why REASON")
         if self.accepted:
@@ -204,7 +194,7 @@ class Series:
 
 @dataclass
 class Event:
-    """A fall, a lasting change, an alarm of the gate, or several that began at about the same time.
+    """A fall, a lasting change, or several that began at about the same time.
 
     at: index of its first night; since: the date of that. standing: that of what matters most.
     told: what changed, and by how much. size: of the largest, in ln, 0 or more. notes: what else is
@@ -231,7 +221,7 @@ def events(series: Series) -> list[Event]:
     left = list(series.changes)
     began: dict[int, list[Fall]] = {}
     for fall in series.falls.values():
-        began.setdefault(series.nights.index(fall.since), []).append(fall)
+        began.setdefault(series.measured.index(fall.since), []).append(fall)
     found = []
     for at, falls in began.items():
         own = [each for each in left if each.is_worse and abs(each.at - at) <= UNCERTAIN]
@@ -239,10 +229,7 @@ def events(series: Series) -> list[Event]:
         found.append(_of_falls(series, at, falls, own))
     for is_worse in (True, False):
         alike = [each for each in left if each.is_worse is is_worse]
-        found += [_of_changes(series, own) for own in _together(alike, lambda each: each.at)]
-    for alarms in _together(series.gates.alarms, lambda alarm: alarm.first):
-        alarms.sort(key=_loss, reverse=True)
-        _add_alarms(series, found, alarms)
+        found += [_of_changes(series, own) for own in _together(alike)]
     for event in found:
         if event.is_open:
             accept = f"hvdperf nightly accept --series {series.name} --why REASON"
@@ -252,12 +239,11 @@ def events(series: Series) -> list[Event]:
     return sorted(found, key=lambda each: (not each.is_open, -each.at, -each.size))
 
 
-def _together(found: Iterable[Began], at: Callable[[Began], int]) -> Iterator[list[Began]]:
-    """Yield what began within UNCERTAIN nights of the first of it. at: returns the index of the
-    first night."""
-    left = sorted(found, key=at)
+def _together(found: Iterable[Change]) -> Iterator[list[Change]]:
+    """Yield the changes that began within UNCERTAIN nights of the first of them."""
+    left = sorted(found, key=lambda change: change.at)
     while left:
-        own = [each for each in left if at(each) <= at(left[0]) + UNCERTAIN]
+        own = [each for each in left if each.at <= left[0].at + UNCERTAIN]
         left = left[len(own) :]
         yield own
 
@@ -296,36 +282,6 @@ def _of_changes(series: Series, changes: list[Change]) -> Event:
         commands.append(("measure the largest again", again))
     standing = _most_urgent(change.standing for change in changes)
     return Event(first.at, first.since, standing, told, _size(largest), notes, commands, changes)
-
-
-def _add_alarms(series: Series, found: list[Event], alarms: Sequence[Found]) -> None:
-    """Add alarms, the largest first, to the event of the night's own sessions that began with them,
-    or as an event of their own."""
-    largest, more = alarms[0], len(alarms) - 1
-    standing = Standing.REPAIRED if all(each.is_over for each in alarms) else Standing.UNCONFIRMED
-    if any(each in series.alarms for each in alarms):
-        standing = Standing.OPEN
-    elif series.nights[max(each.last for each in alarms)].night <= series.until:
-        standing = Standing.ACCEPTED
-    for event in found:
-        is_better = event.standing is Standing.BETTER
-        if not is_better and abs(event.at - largest.first) <= UNCERTAIN:
-            event.standing = _most_urgent([event.standing, standing])
-            notes = [f"the gate: {each.told}" for each in alarms]
-            event.notes += shortened(notes, "cases of the gate")
-            break
-    else:
-        at = min(each.first for each in alarms)
-        told = largest.told + f", and {more} more case{'s' * (more > 1)} of the gate" * bool(more)
-        event = Event(at, f"{series.nights[at].night}", standing, told, _loss(largest))
-        found.append(event)
-    again = series.nights[largest.last].repeat(largest.part, largest.row)
-    event.commands.append(("measure the gate's case again", again))
-
-
-def _loss(alarm: Found) -> float:
-    """Return what an alarm lost, in ln."""
-    return -log(alarm.row.figure or 1)
 
 
 def _most_urgent(standings: Iterable[Standing]) -> Standing:

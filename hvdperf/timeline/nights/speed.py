@@ -201,10 +201,16 @@ class _Shape:
 class UsualSpeeds:
     """The speeds of a series on one kind of machine, night by night. sound: how many were kept."""
 
-    def __init__(self, false_a_year: float = FALSE_A_YEAR, least: float = LEAST_FALL) -> None:
+    def __init__(
+        self,
+        false_a_year: float = FALSE_A_YEAR,
+        least: float = LEAST_FALL,
+        is_ratio: bool = False,
+    ) -> None:
         """false_a_year: the expected number of nights of a year on which it falls although nothing
-        has changed. least: the smallest fall, in ln."""
-        self._false_a_year, self._least = false_a_year, least
+        has changed. least: the smallest fall, in ln. is_ratio: whether the speeds are ratios to a
+        reference, of which the usual one is 1 or what was accepted, whatever the nights before."""
+        self._false_a_year, self._least, self._is_ratio = false_a_year, least, is_ratio
         self._levels: dict[tuple[str, Key], deque[float]] = {}
         self._anchors: dict[tuple[str, Key], float] = {}
         self._past: dict[Key, _Past] = {}
@@ -248,7 +254,11 @@ class UsualSpeeds:
         for each, value in self._pending.items():
             levels = list(self._levels.get(each, ()))
             before = levels[:-GAP]
-            if before and (not each[0] or len(before) + GAP >= FEWEST):
+            if self._is_ratio:
+                changes[each] = shown[each] = value - self._anchors.setdefault(each, 0.0)
+                lost[each] = fmean([*levels[-GAP:], value]) - self._anchors[each]
+                counts[each] = REFERENCE
+            elif before and (not each[0] or len(before) + GAP >= FEWEST):
                 usual = fmean(_clipped(before, self._wild(each[1], ALL)))
                 # Three nights tell a level only so well.
                 anchor = self._anchors.get(each, usual) - self._scale(each[1], ALL) / 3
@@ -312,7 +322,7 @@ class UsualSpeeds:
             rose = list(self._changes)
         for key in rose:
             self._past[key].forget()
-        if ALL in rose:
+        if ALL in rose and not self._is_ratio:
             self._of_days.clear()
             self._lower = {
                 at: deque([*level][: max(1, len(level) - GAP)], level.maxlen)
@@ -342,7 +352,9 @@ class UsualSpeeds:
             if each[1] in rose or Key(Scope.NODE, each[0]) in rose:
                 for _ in range(len(level) - GAP - 1):
                     level.popleft()
-            if len(level) > GAP:
+            if self._is_ratio and each[1] in rose:
+                self._anchors[each] = min(0.0, fmean(level))
+            elif len(level) > GAP and not self._is_ratio:
                 mean = fmean(_clipped(level, self._wild(each[1], ALL)))
                 # Three nights that rose may have done so by chance, so a higher level takes longer.
                 least = mean - self._least / 2 if len(level) >= 2 * FEWEST else -math.inf
@@ -381,7 +393,8 @@ class UsualSpeeds:
         level."""
         last = list(self._past[key].recent)[-GAP - 1 :]
         scales = _ROSE if key == ALL or ALL not in self._changes else _ROSE_BEYOND
-        if len(last) <= GAP:
+        # Better than the reference is no level of a ratio, but better than what was accepted is.
+        if len(last) <= GAP or (self._is_ratio and not any(self._anchors.values())):
             return False
         # A wild night that wears off is no level.
         return min(last) > max(scales / _WILD * self._wild(key), max(last) / 2)
@@ -391,9 +404,21 @@ class UsualSpeeds:
         and its hosts. The scales stay as they are known."""
         self._take({})
         self._lower = {}
+        nights = list(nights)
+        if self._is_ratio:
+            ratios = defaultdict[tuple[str, Key], list[float]](list)
+            for speeds, _, _ in nights:
+                for node, own in speeds.items():
+                    for key, ratio in own.items():
+                        ratios[node, key].append(math.log(ratio))
+            self._anchors = {each: min(0.0, median(values)) for each, values in ratios.items()}
         for speeds, is_weekend, hosts in nights:
             self.compare(speeds, is_weekend, hosts)
             self.keep()
+
+    def usual_ratio(self, key: Key) -> float:
+        """Return the usual ratio to the reference: 1, or what was accepted."""
+        return math.exp(self._anchors.get(("", key), 0.0))
 
     def _take(self, levels: Mapping[tuple[str, Key], deque[float]]) -> None:
         """Take these levels as the usual ones, and forget the last nights."""

@@ -11,7 +11,7 @@ from typing import Any
 from hvdperf.files import write_whole
 from hvdperf.records.documents import Row, Summary
 from hvdperf.session.ending import EXIT_STATUS, NOTHING_MEASURED
-from hvdperf.timeline.nights.falls import Fall, turned
+from hvdperf.timeline.nights.falls import Fall, Gate, turned
 from hvdperf.timeline.nights.night import OVERDUE_H, Night
 from hvdperf.timeline.nights.series import Series
 from hvdperf.verdict import Verdict
@@ -67,7 +67,7 @@ class Watched:
         decided = [
             index
             for index, night in enumerate(self.series.nights)
-            if night.verdict is not Verdict.INCONCLUSIVE or index in self.series.gates.found
+            if night.verdict is not Verdict.INCONCLUSIVE or index in self.series.speeds.gated
         ]
         last = decided[-CLEAN_NIGHTS:]
         return (
@@ -112,7 +112,7 @@ def state_of(found: Watched) -> dict[str, Any]:
                 "reason": each.row.reason,
                 "again": series.nights[-1].repeat(each.part, each.row),
             }
-            for each in (*series.alarms, *series.suspects)
+            for each in series.gated
         ],
     }
 
@@ -120,6 +120,8 @@ def state_of(found: Watched) -> dict[str, Any]:
 def _fell(fall: Fall) -> Iterator[dict[str, object]]:
     for what in fall.what:
         measure, key = what
+        if measure is Gate.SPEED:
+            continue
         speed = fall.changes[measure][key]
         change, *ends = (turned(measure, each) for each in (speed.change, speed.lower, speed.upper))
         yield {
