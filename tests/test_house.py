@@ -95,8 +95,8 @@ ORDER = (
     "work",
     "judge",
     "session",
-    "timeline",
     "report",
+    "timeline",
     "script",
 )
 # The most modules side by side that a person can still survey.

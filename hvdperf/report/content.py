@@ -30,7 +30,8 @@ class Column:
     key: its key in the rows. title: its heading for people. unit: such as "img/s"; "" for text and
     ratios. digits: digits after the point that people see; None for text and whole numbers.
     hidden: whether only plots and programs use the column, so that people do not see it. brief: its
-    heading on a terminal, which has no room for columns without one.
+    heading on a terminal, which has no room for columns without one. link: the key of the column
+    with the address of a page about the cell; "" for none.
     """
 
     key: str
@@ -39,6 +40,7 @@ class Column:
     digits: int | None = None
     hidden: bool = False
     brief: str = ""
+    link: str = ""
 
     @property
     def heading(self) -> str:
@@ -153,31 +155,43 @@ class CaseNote:
     reason: str = ""
 
 
+# Of what has no cases.
+NO_BOARD = Figure("cases", "Cases", "", Table((), ()))
+
+
 @dataclass(frozen=True)
 class Report:
     """A report.
 
     counts: number of cases by verdict. verdict: the worst verdict of the cases; INFO if none
     was judged. facts: short facts about the session by name, such as machine and duration.
-    board: a figure whose table has a row per case and the columns "verdict", "question", "model",
-    "world_size" and "case", among others. notes: for the cases that need one. left_out: a line per
-    file that could not be read. overview: the figure that a reader wants first; None if it was not
-    measured. limits: what the thresholds are called that cases were judged by. next_steps: what to
-    type next, in lines.
+    board: a figure whose table has a row per case and the columns "verdict" and "case", and of
+    sessions "question", "model" and "world_size", among others. notes: for the cases that need one.
+    left_out: a line per file that could not be read. overview: the figure that a reader wants
+    first; None if it was not measured. limits: what the thresholds are called that cases were
+    judged by. next_steps: what to type next, in lines. headline: "" for the counts in words. lead:
+    the sentences below it, the most important one first. links: words and addresses of other pages.
     """
 
     title: str
     verdict: Verdict
     counts: Mapping[Verdict, int]
     facts: Mapping[str, str]
-    warnings: tuple[str, ...]
-    board: Figure
-    notes: tuple[CaseNote, ...]
-    sections: tuple[Section, ...]
+    warnings: tuple[str, ...] = ()
+    board: Figure = NO_BOARD
+    notes: tuple[CaseNote, ...] = ()
+    sections: tuple[Section, ...] = ()
     left_out: tuple[str, ...] = ()
     overview: Figure | None = None
     limits: str = ""
     next_steps: tuple[str, ...] = ()
+    headline: str = ""
+    lead: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def has_board(self) -> bool:
+        return bool(self.board.table.columns)
 
     @property
     def figures(self) -> Sequence[Figure]:
@@ -185,7 +199,7 @@ class Report:
         first = () if self.overview is None else (self.overview,)
         return (
             *first,
-            self.board,
+            *([self.board] if self.has_board else ()),
             *(each for section in self.sections for each in section.figures),
         )
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from urllib.parse import urlencode
 
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
-from hvdperf.inline import PAGE, assets, json_text, templates
+from hvdperf.inline import BOARD, PAGE, assets, json_text, templates
 from hvdperf.report import text as texts
-from hvdperf.report.content import Column, Report, Table, Value
+from hvdperf.report.content import Column, Report, Row, Table
 from hvdperf.verdict import Verdict
 
 # The page's filters: keys of the board's columns and of figures' tags, with their labels.
@@ -43,7 +42,7 @@ def page(report: Report) -> str:
     template = environment().get_template("page.html.j2")
     return template.render(
         report=report,
-        assets=assets(),
+        assets=assets(() if report.has_board else BOARD),
         headline=texts.headline(report),
         blames=texts.blames(report),
         neutral=texts.neutral(report),
@@ -61,16 +60,16 @@ def body(table: Table) -> Markup:
     """Return the rows of an HTML table. A number's element also holds its value with all digits."""
     named = _names(table)
     rows = (
-        Markup("").join(_cell(row[each.key], each, each is named) for each in table.columns)
+        Markup("").join(_cell(row, each, each is named) for each in table.columns)
         for row in table.rows
     )
     return Markup("\n").join(Markup("<tr>%s</tr>") % row for row in rows)
 
 
 @cache
-def environment(*own: Path) -> Environment:
-    """Return the templates of pages with figures. own: directories with more of them."""
-    found = templates(*own, PAGE)
+def environment() -> Environment:
+    """Return the templates of the page."""
+    found = templates(PAGE)
     found.globals.update(
         Verdict=Verdict,
         meanings=texts.MEANINGS,
@@ -91,8 +90,8 @@ def _choices(report: Report) -> Mapping[str, Sequence[tuple[str, int]]]:
     """Return the values of each filter with their numbers of cases, by key of the columns."""
     table, order = report.board.table, list(_VERDICTS)
     found = {}
-    for key in CHOSEN_BY:
-        counts = Counter(row[key] for row in table.rows if row.get(key) is not None)
+    for key in (key for key in CHOSEN_BY if key in {each.key for each in table.columns}):
+        counts = Counter(row[key] for row in table.rows if row[key] is not None)
         known = list(counts)
         if key != "question":
             known.sort(key=lambda value: (value in order and order.index(str(value)), value))
@@ -116,14 +115,15 @@ def _names(table: Table) -> Column:
     return [*cases, *others, *seen][0]
 
 
-def _cell(value: Value, column: Column, names: bool) -> Markup:
+def _cell(row: Row, column: Column, names: bool) -> Markup:
     """Return an element. names: whether it says what its row is about."""
     hidden = Markup(" hidden" if column.hidden else "")
     tag, scope = (Markup("th"), Markup(' scope="row"')) if names else (Markup("td"), Markup(""))
-    return Markup("<%s%s%s>%s</%s>") % (tag, scope, hidden, _content(value, column), tag)
+    return Markup("<%s%s%s>%s</%s>") % (tag, scope, hidden, _content(row, column), tag)
 
 
-def _content(value: Value, column: Column) -> Markup:
+def _content(row: Row, column: Column) -> Markup:
+    value = row[column.key]
     # A cell is empty only if there is no value: a style shows an empty cell as a dash.
     if value is None:
         return Markup("")
@@ -133,4 +133,6 @@ def _content(value: Value, column: Column) -> Markup:
     text = escape(value)
     if column.key.startswith("verdict") and value in _VERDICTS:
         return Markup(f'<span class="verdict {slug(_VERDICTS[value])}">{text}</span>')
+    if column.link and row[column.link]:
+        return Markup('<a href="%s"><bdi>%s</bdi></a>') % (row[column.link], text)
     return Markup(f"<bdi>{text}</bdi>")

@@ -109,7 +109,8 @@ def _parts(report: Report) -> Iterator[_Part]:
     yield from _not_passed(report)
     yield from _next_steps(report)
     yield from _infos(report)
-    yield _Part(_figure("##", report.board, _table(report.board.table)))
+    if report.has_board:
+        yield _Part(_figure("##", report.board, _table(report.board.table)))
     for section in report.sections:
         yield from _section(section)
 
@@ -119,7 +120,8 @@ def _headline(report: Report) -> str:
     if report.verdict is not Verdict.INFO:
         said += f": {texts.MEANINGS[report.verdict]}"
     rest = f" {texts.others(report)}." if texts.others(report) else ""
-    return _block(f"# {line(report.title)}") + _block(f"{said}.{rest}")
+    lead = "".join(_block(line(each)) for each in report.lead)
+    return _block(f"# {line(report.title)}") + _block(f"{said}.{rest}") + lead
 
 
 def _not_passed(report: Report) -> Iterator[_Part]:

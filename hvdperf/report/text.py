@@ -129,6 +129,8 @@ _NOT_PASSED = (Verdict.FAIL, Verdict.INVALID, Verdict.NOT_RUN, Verdict.INCONCLUS
 
 def headline(report: Report) -> str:
     """Return a line such as "2 of 28 cases FAIL"."""
+    if report.headline:
+        return report.headline
     total = sum(report.counts.values())
     if not total:
         return "Nothing was measured"

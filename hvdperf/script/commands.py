@@ -14,12 +14,12 @@ from hvdperf.files import write_whole
 from hvdperf.json_records import encode
 from hvdperf.paths import RESULTS, shown
 from hvdperf.records.documents import session_name
-from hvdperf.report.commands import ReportRequest, report_sessions, write_file
+from hvdperf.report.commands import FORMATS, ReportRequest, report_sessions, write, write_file
 from hvdperf.report.plugin import write_apart
 from hvdperf.report.session import results_of
 from hvdperf.script import launch, short_runs
 from hvdperf.script.launch import Command
-from hvdperf.script.page import page
+from hvdperf.script.page import report_of
 from hvdperf.script.recorded import LAUNCH, RECORDS, Launch, last_job, read_launch, read_ranks
 from hvdperf.script.training import Training, lines, training_of
 from hvdperf.session.ending import EXIT_STATUS, exit_status
@@ -162,7 +162,7 @@ def _text(told: Iterable[str]) -> str:
 
 def report(*sessions: Path, request: ReportRequest) -> int:
     """Show the results of a session as a page, tables, or figures for a paper. It also combines
-    several sessions, and shows a run of a script (hvdperf run) as a page or text.
+    several sessions, and shows a run of a script (hvdperf run).
 
     which session
         [SESSION ...]: Show this session, a directory under results/runs, or this run of a script, a
@@ -179,15 +179,13 @@ def report(*sessions: Path, request: ReportRequest) -> int:
     training = _read(directory, read_launch(directory))
     if training is None:
         raise UserError(f"{shown(directory)}: no document of a rank can be read")
-    name, form, out = directory.resolve().name, request.format_ or "html", request.out
-    if form not in ("html", "terminal") or request.figures is not None:
-        raise UserError(
-            "the report of a run of a script is a page or text: --format html or terminal"
-        )
-    text = page(training, name) if form == "html" else _text(lines(training))
-    if form == "html" or out is not None:
-        path = out or results_of(directory) / "report" / f"{name}.html"
-        print(shown(write_file(path, text)))
+    name, form, out = directory.resolve().name, request.format_ or FORMATS[0], request.out
+    if request.figures is not None:
+        raise UserError("--figures: a run of a script has no figures for a paper; leave it out")
+    if form == "terminal":
+        text = _text(lines(training))
+        print(shown(write_file(out, text)) if out else text, end="\n" if out else "")
     else:
-        print(text, end="")
+        place = results_of(directory) / "report" / name
+        print(write(report_of(training, name), form, out, place))
     return 0

@@ -1,5 +1,5 @@
-"""The page of a training script that was measured, as one HTML document like a session's page: its
-figures, with the sentences of the terminal."""
+"""The report of a training script that was measured: its figures, with the sentences of the
+terminal."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from math import exp
-from pathlib import Path
 from statistics import fmean
 
-from hvdperf.inline import BOARD, assets
 from hvdperf.report import plots
-from hvdperf.report.content import Column, Field, Figure, Section, Table, Value, value
-from hvdperf.report.html import environment
-from hvdperf.report.text import printable
+from hvdperf.report.content import Column, Field, Figure, Report, Section, Table, Value, value
 from hvdperf.report.words import plural
 from hvdperf.script import training as told
 from hvdperf.script.recorded import Rank, Row, Steps
 from hvdperf.script.terms import SLOW, OfRank, SlowStep
 from hvdperf.script.training import Training
+from hvdperf.verdict import Verdict
 from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST
 
 # Ranks that are drawn; of more, the fastest and the slowest ones.
@@ -32,39 +29,37 @@ _MS = 1000.0
 _NOTHING = "Nothing was recorded."
 
 
-def page(training: Training, name: str) -> str:
-    """Return the HTML document, which UTF-8 can encode. name: of the run."""
-    wrong, limit = printable(training.wrong), printable(training.limit)
-    count = plural(len(wrong), "check")
+def report_of(training: Training, name: str) -> Report:
+    """Return the report of a run. name: of the run."""
+    wrong, limit = training.wrong, training.limit
     steps, samples = training.longest.steps, training.samples_per_second
-    facts = {
-        **told.facts(training),
-        **({"steps": f"{steps.count} of {steps.name}"} if steps is not None else {}),
-        **({"speed": f"{samples:.1f} samples/s of all ranks"} if samples else {}),
-        "command": training.command,
-    }
-    template = environment(Path(__file__).parent).get_template("training.html.j2")
-    return template.render(
-        assets=assets(BOARD),
-        title=printable(f"hvdperf run: {name}"),
-        headline=f"{count} failed" if wrong else told.LIMITS,
-        limits=told.LIMITS,
-        wrong=wrong,
-        # A check that fails is what limits, too.
-        limit=None if limit.told in {each.what for each in wrong} else limit,
-        first=printable(list(told.first(training))),
-        facts=printable(facts),
-        sections=printable(sections(training)),
-        unseen=printable(list(told.unseen(training))),
+    lead = [f"{_said(each.what)} Try first: {each.mend}." for each in wrong]
+    # A check that fails is what limits, too.
+    if limit.told not in {each.what for each in wrong}:
+        lead += [f"{told.LIMITS}: {limit.told}." if wrong else _said(limit.told)]
+        lead += told.first(training)
+    return Report(
+        title=f"hvdperf run: {name}",
+        verdict=Verdict.INVALID if wrong else Verdict.INFO,
+        counts={},
+        facts={
+            **told.facts(training),
+            **({"steps": f"{steps.count} of {steps.name}"} if steps is not None else {}),
+            **({"speed": f"{samples:.1f} samples/s of all ranks"} if samples else {}),
+            "command": training.command,
+        },
+        sections=sections(training),
+        headline=f"{plural(len(wrong), 'check')} failed" if wrong else told.LIMITS,
+        lead=tuple(lead),
     )
 
 
 def sections(training: Training) -> tuple[Section, ...]:
     """Return the sections of a training, what matters most first."""
-    missing = {}
+    missing = {"unseen": ""}
     if any(rank.steps is not None and not rank.steps.are_told_apart for rank in training.ranks):
         gpu = "The GPU runs asynchronously, so single steps cannot be separated."
-        missing = {"steps": gpu, "run": gpu}
+        missing |= {"steps": gpu, "run": gpu}
     of_steps = (*_distribution(training), *_by_rank(training), *_slow(training))
     rows: tuple[tuple[str, str, str, Iterable[Figure]], ...] = (
         (
@@ -90,6 +85,7 @@ def sections(training: Training) -> tuple[Section, ...]:
         ),
         ("exchange", "Allreduce", "Tensors that are allreduced per step.", _exchanged(training)),
         ("ranks", "Ranks", "After the warm-up.", [_ranks(training)]),
+        ("unseen", "Not seen", "What the recorder looked for and missed.", _unseen(training)),
     )
     return tuple(
         Section(name, title, intro, tuple(figures), missing.get(name, _NOTHING))
@@ -100,12 +96,6 @@ def sections(training: Training) -> tuple[Section, ...]:
 def _said(*sentences: str) -> str:
     """Return lines of the terminal as sentences, without the marks of names."""
     return " ".join(f"{each[:1].upper()}{each[1:]}." for each in sentences).replace("`", "")
-
-
-def _table(columns: Sequence[Column], rows: Iterable[Iterable[Value]]) -> Table:
-    """Return a table of rows of cells."""
-    keys = [column.key for column in columns]
-    return Table(tuple(columns), tuple(dict(zip(keys, row, strict=True)) for row in rows))
 
 
 def drawn(training: Training) -> list[Rank]:
@@ -123,7 +113,7 @@ def _note(training: Training) -> str:
 def _start(training: Training) -> Iterator[Figure]:
     if training.start is not None:
         columns = (Column("phase", "phase"), Column("seconds", "time", "s", 2))
-        rows = _table(columns, training.start.phases.items())
+        rows = Table.filled(columns, training.start.phases.items())
         yield Figure("start-up", "Start-up by phase", _said(*told.start(training)), rows)
 
 
@@ -166,7 +156,7 @@ def _distribution(training: Training) -> Iterator[Figure]:
         "step-times",
         "Step times of all ranks",
         f"{_said(*told.steps(training))} Both axes are logarithmic.",
-        _table(_OF_A_BAR, bars),
+        Table.filled(_OF_A_BAR, bars),
         plots.layered(plots.layer("bar", x=x, y=y, **ends, tooltip=plots.tooltip(_OF_A_BAR))),
     )
 
@@ -188,7 +178,7 @@ def _by_rank(training: Training) -> Iterator[Figure]:
     for rank, steps in known:
         shares = (_MS * steps.percentile(share) for share in _SHARES)
         rows.append((rank.rank, *shares, _MS * steps.longest, steps.summed))
-    table = _table(_OF_A_RANKS_STEPS, rows)
+    table = Table.filled(_OF_A_RANKS_STEPS, rows)
     yield Figure(
         "steps-by-rank",
         "Step times by rank",
@@ -265,7 +255,7 @@ def _strip(training: Training) -> Iterator[Figure]:
     scale = {"type": "log", "domain": domain, "clamp": True, "nice": False}
     legend = {"title": "longest step in ms", "orient": "top", "gradientThickness": 8}
     colour = plots.field("longest_ms", scale=scale, legend=legend)
-    table = _table(_OF_A_SLICE, rows)
+    table = Table.filled(_OF_A_SLICE, rows)
     yield Figure(
         "strip",
         "Step time over the run",
@@ -311,7 +301,7 @@ def _terms(training: Training) -> Iterator[Figure]:
     others = [each for at, each in enumerate(parts.by_rank) if at not in set(places)]
     if others:
         rows.append(row(f"mean of {len(others)} others", others))
-    table = _table(columns, rows)
+    table = Table.filled(columns, rows)
     yield Figure(
         "terms",
         "A typical step by term and rank",
@@ -339,7 +329,13 @@ def _exchanged(training: Training) -> Iterator[Figure]:
     rows += [(name, None, None, None, calls) for name, calls in rank.others.items()]
     if rows:
         says, title = _said(*told.exchanged(training)), f"Exchanged by rank {rank.rank}"
-        yield Figure("exchanged", title, says, _table(_OF_AN_EXCHANGE, rows))
+        yield Figure("exchanged", title, says, Table.filled(_OF_AN_EXCHANGE, rows))
+
+
+def _unseen(training: Training) -> Iterator[Figure]:
+    if lines := list(told.unseen(training)):
+        rows = Table.filled([Column("what", "what")], zip(lines))
+        yield Figure("not-seen", "Remarks, and what is not known", "", rows)
 
 
 def _ranks(training: Training) -> Figure:

@@ -12,10 +12,11 @@ from playwright.sync_api import Browser, Page, ViewportSize
 
 from hvdperf.plan.arms import Term
 from hvdperf.report.content import Figure, Row
+from hvdperf.report.html import page as document
 from hvdperf.script import training as told
 from hvdperf.script.checks import Problem
 from hvdperf.script.limits import Limit
-from hvdperf.script.page import MOST_RANKS, page, sections
+from hvdperf.script.page import MOST_RANKS, report_of, sections
 from hvdperf.script.recorded import Rank, last_job, read_ranks
 from hvdperf.script.training import Training, training_of
 from tests.report.sample import HOSTILE
@@ -25,6 +26,10 @@ from tests.support.warm import hvdperf
 RECORDED = Path(__file__).with_name("recorded")
 PHONE: ViewportSize = {"width": 390, "height": 844}
 USUAL = training_of(*last_job(read_ranks(RECORDED)[0]))
+
+
+def page(training: Training, name: str) -> str:
+    return document(report_of(training, name))
 
 
 def many(count: int) -> list[Rank]:
@@ -122,7 +127,7 @@ def test_checks_that_failed_stand_before_what_limits() -> None:
 def test_a_rank_that_only_began_has_a_page() -> None:
     bare = replace(USUAL.ranks[0], size=1, series=(), exchanged={}, weights=(), is_over=False)
     training = training_of([bare], 1)
-    assert list(figures(training)) == ["ranks"]
+    assert list(figures(training)) == ["ranks", "not-seen"]
     assert "Nothing was recorded." in page(training, "a run")
 
 
@@ -138,8 +143,10 @@ def test_the_command_makes_the_page_again(tmp_path: Path) -> None:
     done = hvdperf("report", directory, "--format", "terminal", cwd=tmp_path)
     assert done.stdout == "".join(f"{line}\n" for line in told.lines(USUAL))
     done = hvdperf("report", directory, "--format", "csv", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "report/a-run-csv\n")
+    done = hvdperf("report", directory, "--figures", "figures", cwd=tmp_path)
     assert done.returncode == 2
-    assert "--format html or terminal" in done.stderr
+    assert "has no figures for a paper" in done.stderr
     for path in directory.iterdir():
         path.write_text("{")
     done = hvdperf("report", directory, cwd=tmp_path)
