@@ -87,17 +87,6 @@ def templates(*directories: Path) -> Environment:
     )
 
 
-@cache
-def light(sheet: Path, script: Path) -> tuple[Markup, Markup, str]:
-    """Return the style, the script and the Content-Security-Policy of a page without the drawing
-    libraries. sheet: a style sheet of its own, which comes after that of every page. script: its
-    only one."""
-    sheets = (PAGE / "page.css", sheet)
-    style = _safe(_colours() + "".join(path.read_text(encoding="utf-8") for path in sheets))
-    own = _script(script)
-    return style, own, _policy(style, [own])
-
-
 def copies() -> list[Mapping[str, str]]:
     """Return the libraries' entries in vendor.toml, in the order in which they are loaded."""
     content = tomllib.loads((PAGE / "vendor.toml").read_text(encoding="utf-8"))

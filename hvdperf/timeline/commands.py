@@ -251,7 +251,7 @@ def write_page(where: Results) -> int:
 
 def write_nights_page(results: Path) -> None:
     until = datetime.now(UTC).date()
-    path = write_index(results / NIGHTS / INDEX, results, results / "report", history.SITE, until)
+    path = write_index(results / NIGHTS / INDEX, results, results / "report", until)
     print(f"nights: {shown(path)}")
 
 

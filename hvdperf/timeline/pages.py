@@ -1,69 +1,55 @@
-"""The pages of both axes: an overview of all series by date, and throughputs by release; and a page
-of each series beside its nights. All are HTML documents that need no other file."""
+"""The pages of both axes: an overview of all series by date, with throughputs by release, and a
+page of each series beside its nights."""
 
 from __future__ import annotations
 
-import math
+import json
 import os
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from hvdperf.errors import refusing
 from hvdperf.files import write_whole
-from hvdperf.inline import json_text, light, templates
 from hvdperf.paths import shown
 from hvdperf.records.documents import Summary
 from hvdperf.records.outcome import Measure
-from hvdperf.timeline import history
-from hvdperf.timeline.history import machine_words, of_kinds, read_history
-from hvdperf.timeline.lines import LEAST_CHANGE, Line, percent
+from hvdperf.report import html, plots
+from hvdperf.report.content import CaseNote, Column, Figure, Plot, Report, Section, Table
+from hvdperf.report.words import slug
+from hvdperf.timeline import history, store
+from hvdperf.timeline.lines import Line, percent
 from hvdperf.timeline.nights import changes
-from hvdperf.timeline.nights.falls import Fall
 from hvdperf.timeline.nights.night import Night, joined, read_accepted, read_night
 from hvdperf.timeline.nights.series import Event, Series, events
-from hvdperf.timeline.nights.speed import ALL, Key, Scope
 from hvdperf.timeline.nights.watch import MISSING
-from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS, documents, named, read_all, shortened
-from hvdperf.verdict import Verdict
+from hvdperf.verdict import Verdict, counted, worst
 
-# Templates, styles and the script.
-PAGE = Path(__file__).parent / "page"
-# So many dates are shown in the overview.
+# So many nights are shown in the overview.
 STRIP = 14
 # The next night may still go on or be to come on the day after the last one.
 _LATE_DAYS = 1
-# The words in which a series stands, worst first.
-_WORST_FIRST = ("fail", "missing", "invalid", "not_run", "inconclusive", "pass", "info")
-# What a template shows, by name.
-Shown = dict[str, Any]
-# An axis shows at least this much above and below the median of its line, as a share of it, so that
-# noise of 1 % fills a tenth of the height.
-LEAST_SPAN = 0.1
-# The height, in units of the drawing, and the part of it above and below the outermost figure.
-HEIGHT, EDGE = 120, 0.05
-# Two standard deviations, of figures that are as the middle half of them.
-_TWO_SD = 2 * 1.4826
-# The width of the size of a change on a phone, in percent of that of the drawing.
-LABEL = 20
-# The fewest figures of which it is said what is usual.
-_FEWEST = 7
+# An axis shows at least this, in percent of the median of a line, so that noise of 1 % fills a
+# tenth of the height.
+SPAN = (90.0, 110.0)
+# The channels of a date, whatever the time zone of the browser, and of the address of its session.
+_NIGHT = plots.field("night", "temporal", axis={"title": None}, timeUnit="utcyearmonthdate")
+_PAGE = plots.field("page", "nominal")
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the pages are. index: the file of the overview. store: the directory with the folder of
+    """Where the pages are. index: the file of the overview. root: the directory with the folder of
     all nights. pages: the directory of the sessions' pages. until: today: a series that nobody
     measures any more shows what is missing."""
 
     index: Path
-    store: Path
+    root: Path
     pages: Path
     until: date
 
@@ -73,145 +59,195 @@ class Place:
         return os.path.relpath(path, start.parent) if path.exists() else ""
 
 
+def _write(path: Path, report: Report) -> Path:
+    """Write a page, and return its path. Raises UserError."""
+    with refusing(f"{shown(path)} cannot be written: ", OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return write_whole(path, html.page(report))
+
+
+def _texts(*titles: str) -> list[Column]:
+    """Return columns with their titles as keys."""
+    return [Column(title.replace(" ", "_"), title) for title in titles]
+
+
 # The overview ---------------------------------------------------------------------------------
 
 
-def write_index(path: Path, store: Path, pages: Path, asv: Path, until: date) -> Path:
-    """Write the page of all documents of a store, and that of each series. pages: the directory of
-    the sessions' pages. asv: that of asv's graphs, which need not exist. until: today. Raises
-    UserError if a page cannot be written."""
-    names = sorted({each.parent.name for each in documents(store / NIGHTS)})
-    results, refused = read_history(store / HISTORY)
-    place = Place(path, store, pages, until)
+@dataclass(frozen=True)
+class Shown:
+    """What the overview shows of a series. told: what matters, in a sentence. open: the events that
+    make it FAIL, the largest first."""
+
+    series: Series
+    verdict: Verdict
+    told: str
+    open: Sequence[Event]
+
+
+def write_index(path: Path, root: Path, pages: Path, until: date) -> Path:
+    """Write the page of all documents below root, and that of each series. pages: the directory of
+    the sessions' pages. until: today. Raises UserError if a page cannot be written."""
+    names = sorted({each.parent.name for each in store.documents(root / store.NIGHTS)})
+    results, refused = history.read_history(root / store.HISTORY)
+    place = Place(path, root, pages, until)
     left_out: list[str] = []
-    rows = [row for name in names if (row := write_series(place, name, left_out)) is not None]
+    found = [each for name in names if (each := write_series(place, name, left_out)) is not None]
     if names:
-        results = of_kinds(results, {kind for row in rows for kind in row["machines"]})
-    graphs = asv / INDEX
-    if not graphs.exists():
-        graphs = asv / "horovod" / INDEX
-    return _write_page(
-        path,
-        "index.html.j2",
-        rows=sorted(rows, key=_rank),
-        releases=[
-            (each.heading, list(_of_releases(each)))
-            for each in history.series_of(results)
-            if each.varying
-        ],
-        left_out=(*shortened(left_out), *refused),
-        asv=os.path.relpath(graphs, path.parent) if graphs.exists() else "",
+        kinds = {kind for each in found for kind in _machines(each.series.nights)}
+        results = history.of_kinds(results, kinds)
+    rank = [*Verdict].index
+    found.sort(key=lambda each: (rank(each.verdict), -each.open[0].size if each.open else 0))
+    rows = []
+    for each in found:
+        name, last = each.series.name, each.series.last or each.series.nights[-1]
+        page = os.path.relpath(root / store.NIGHTS / name / store.INDEX, path.parent)
+        session = place.link(path, last.part())
+        rows.append((each.verdict.value, name, f"{last.night}", each.told, page, session))
+    columns = (
+        *_texts("verdict"),
+        Column("case", "series", link="page"),
+        Column("night", "last night", link="session"),
+        *_texts("what matters"),
+        *(Column(key, "", hidden=True) for key in ("page", "session")),
     )
+    counts = Counter(each.verdict for each in found)
+    verdict = worst([*counts])
+    told = f"{counts[verdict]} of {len(found)} series: {verdict.value}"
+    report = Report(
+        "hvdperf: nights",
+        verdict,
+        counts,
+        {},
+        board=Figure("series", "Series", "The worst first.", Table.filled(columns, rows)),
+        notes=tuple(
+            _note(each.series.name, each.verdict, each.told, each.open)
+            for each in found
+            if each.verdict is not Verdict.PASS
+        ),
+        sections=(_last_nights(place, found), _by_release(results)),
+        left_out=(*store.shortened(left_out), *refused),
+        next_steps=tuple(step for each in found for step in _steps(each.open[:1])),
+        headline=told if found else "There is no night yet: `hvdperf nightly run` measures one",
+    )
+    return _write(path, report)
 
 
-def _write_page(path: Path, template: str, **words: object) -> Path:
-    """Write a page from its template, and return its path. Raises UserError."""
-    style, script, policy = light(PAGE / "index.css", PAGE / "index.js")
-    page = templates(PAGE).get_template(template)
-    text = page.render(words, style=style, script=script, policy=policy)
-    with refusing(f"{shown(path)} cannot be written: ", OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return write_whole(path, text)
+def _machines(nights: Sequence[Night]) -> list[str]:
+    """Return the kinds of machines of the last night in which something was measured, in words."""
+    measured = next((night for night in reversed(nights) if night.parts), nights[-1])
+    return [history.machine_words(part.fingerprint) for part in measured.parts]
 
 
-def _rank(row: Shown) -> tuple[int, float, str]:
-    """Return what rows are sorted by, worst first."""
-    size = max((each.size for each in row["open"]), default=0.0)
-    return _WORST_FIRST.index(row["kind"]), -size, row["name"]
+def _note(name: str, verdict: Verdict, told: str, found: Sequence[Event]) -> CaseNote:
+    """Return a note with what else is known of the first event."""
+    return CaseNote(name, verdict, (told, *(note for each in found[:1] for note in each.notes)))
 
 
-def _of_releases(series: history.Series) -> Iterator[Shown]:
-    """Yield the lines of two releases or more, a launch a point."""
-    for line in series.varying:
-        versions = [series.version(line, place) for place in range(len(line.at))]
-        begins = [0, *(i + 1 for i, (old, new) in enumerate(pairwise(versions)) if old != new)]
-        own = [each for each in series.changes if each.line is line]
-        of_releases = [each for each in own if each.before != each.since]
-        command = history.bisect_command(series, of_releases[-1]) if of_releases else ""
-        yield {
-            "name": f"{line.name}, {line.replica}",
-            "plot": plot_of(
-                line,
-                range(len(versions)),
-                len(versions),
-                [(each.step.at, percent(each.step.change)) for each in own],
-                {at: versions[at] for at in begins},
-            ),
-            "figure": f"{line.figures[-1]:.0f} samples/s",
-            "lower_is_better": False,
-            "verdict": None,
-            "fell": False,
-            "changed": f"{own[-1].size} since {own[-1].since}" if own else "",
-            "standing": "",
-            "date": versions[-1],
-            "command": command,
-        }
+def _steps(found: Iterable[Event]) -> Iterator[str]:
+    """Yield the commands of events, each below what it is for."""
+    for event in found:
+        for what, command in event.commands:
+            yield from (f"# {what}", command)
+
+
+def _nights(name: str, series: Series, pages: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each of the last nights. pages: of their sessions."""
+    for index, page in enumerate(pages, len(series.nights) - len(pages)):
+        night, fall = series.nights[index], series.falls.get(index)
+        told = f"{night.told}{f'; {fall.told}' if fall else ''}"
+        yield name, f"{night.night}", series.verdict_of(index).value, told, page
+
+
+def _last_nights(place: Place, found: Sequence[Shown]) -> Section:
+    """Return the section of the last nights of each series."""
+    rows: list[tuple[str, ...]] = []
+    for series in (each.series for each in found):
+        pages = [place.link(place.index, night.part()) for night in series.nights[-STRIP:]]
+        rows += _nights(series.name, series, pages)
+    names = [each.series.name for each in found]
+    y = plots.field("series", "nominal", axis={"title": None}, sort=names)
+    figure = _nights_drawn(rows, _NIGHT, y, plots.rows_high(len(found), 26))
+    return Section("nights", "Last nights", "", (figure,) if rows else ())
+
+
+def _nights_drawn(
+    rows: Sequence[tuple[str, ...]], x: plots.Channel, y: plots.Channel, height: int
+) -> Figure:
+    """Return the figure of these rows of _nights, a night a point that leads to its session."""
+    columns = (
+        *_texts("series"),
+        Column("night", "night", link="page"),
+        *_texts("verdict", "cases"),
+        Column("page", "", hidden=True),
+    )
+    counts = Counter(Verdict(verdict) for _, _, verdict, _, _ in rows)
+    by = plots.field("verdict", "nominal", legend=plots.LEGEND)
+    tip = plots.tooltip(each for each in columns if not each.hidden)
+    point = {"type": "point", "size": 90}
+    plot = plots.layered(
+        plots.layer(point, x=x, y=y, color=by, shape=by, href=_PAGE, tooltip=tip), height=height
+    )
+    says = f"{counted(counts)}. A gap is a night that is missing."
+    return Figure("nights", "Nights by date", says, Table.filled(columns, rows), plot)
 
 
 # A series ---------------------------------------------------------------------------------------
 
 
 def write_series(place: Place, name: str, left_out: list[str]) -> Shown | None:
-    """Write the page of a series, and return its row in the overview; None if none of its nights
-    can be read. left_out: takes a line for each document that is left out. Raises UserError if the
-    page cannot be written.
-
-    A row has: name. kind: its word, as a class of the style sheet. night: the date of its last
-    night. told: what matters, in a sentence. page, session: addresses from the overview; session is
-    "" if the last night has no page. strip: the last dates. open: the events that make it FAIL, the
-    largest first. machines: in words, those of the last night in which something was measured."""
-    directory = place.store / NIGHTS / name
-    read, refused = read_all(sorted(directory.glob("*.json")), read_night)
+    """Write the page of a series, and return what the overview shows of it; None if none of its
+    nights can be read. left_out: takes a line for each document that is left out. Raises UserError
+    if the page cannot be written."""
+    directory = place.root / store.NIGHTS / name
+    read, refused = store.read_all(sorted(directory.glob("*.json")), read_night)
     left_out += refused
     if not read:
         return None
     series = Series(name, joined(read), read_accepted(directory))
     happened = events(series)
     doing = sorted((each for each in happened if each.is_open), key=lambda each: -each.size)
-    path = directory / INDEX
-    newest = series.nights[-1].night
-    is_late = place.until - newest > timedelta(days=_LATE_DAYS)
-    is_missing = is_late and series.verdict is not Verdict.FAIL
-    hrefs = [place.link(path, each.part()) for each in series.nights]
-    days = list(_days(series, max(place.until, newest), hrefs))
-    # Without the dates that are not late, a page stays as it is from one day to the next.
-    whole = days if is_late else [day for day in days if day["day"] <= newest]
-    words = Counter(day["kind"] for day in whole)
-    last = series.last or series.nights[-1]
-    measured = next((night for night in reversed(series.nights) if night.parts), last)
-    row = {
-        "name": name,
-        "kind": MISSING.lower() if is_missing else _kind(series.verdict),
-        "night": last.night,
-        "told": _told(series, doing, is_late),
-        "page": os.path.relpath(path, place.index.parent),
-        "session": place.link(place.index, last.part()),
-        "strip": [{**day, "href": ""} for day in days][-STRIP:],
-        "open": doing,
-        "machines": [machine_words(part.fingerprint) for part in measured.parts],
-    }
-    _write_page(
-        path,
-        "series.html.j2",
-        row=row,
-        series=series,
-        last=last,
-        last_links=[(part.kind, link) for part in last.parts if (link := place.link(path, part))],
-        machine=_machine(series.nights),
-        weeks=_weeks(series.nights[0].night, whole),
-        counts={kind: count for kind in _WORST_FIRST if (count := words[kind])},
-        events=happened,
-        lines=_lines(series, happened),
-        without_figure=[row for _, row in last.cases if row.figure is None],
-        data=json_text(
-            [
-                (f"{night.night}", series.verdict_of(index).value, hrefs[index])
-                for index, night in enumerate(series.nights)
-            ]
+    path, last = directory / store.INDEX, series.last or series.nights[-1]
+    is_late = place.until - series.nights[-1].night > timedelta(days=_LATE_DAYS)
+    verdict = worst([series.verdict, *[Verdict.NOT_RUN] * is_late])
+    found = Shown(series, verdict, _told(series, doing, is_late), doing)
+    pages = [place.link(path, night.part()) for night in series.nights]
+    links = [("all series", os.path.relpath(place.index, path.parent))]
+    for part in last.parts:
+        which = "reference stack" if part.kind.is_gate else "session"
+        links.append((f"{which}{' again' * part.kind.is_again}", place.link(path, part)))
+    board = _last_figures(series)
+    week = {**_NIGHT, "timeUnit": "utcyearweek"}
+    weekday = plots.field("night", "ordinal", axis={"title": None}, timeUnit="utcday")
+    calendar = _nights_drawn(list(_nights(name, series, pages)), week, weekday, 160)
+    failed = [row for _, row in last.cases if row.verdict is Verdict.FAIL]
+    report = Report(
+        f"hvdperf: nights of {name}",
+        verdict,
+        Counter(Verdict(row["verdict"]) for row in board.table.rows if row["verdict"]),
+        {
+            "last night": f"{last.night}: {last.told}",
+            **_machine(series),
+            "command": last.command,
+        },
+        warnings=(*(f"unfit: {line}" for line in last.unfit), *filter(None, [last.pair])),
+        board=board,
+        notes=(
+            *(_note(f"since {each.since}", Verdict.FAIL, each.told, [each]) for each in doing),
+            *(CaseNote(row.name, Verdict.FAIL, (row.reason,)) for row in failed),
         ),
-        home=os.path.relpath(place.index, path.parent),
+        sections=(
+            Section("nights", "Every night", "", (calendar,)),
+            _events(happened),
+            _by_date(series, happened, pages),
+        ),
+        next_steps=tuple(_steps(doing[:1])),
+        headline=f"{name}: {verdict.value}",
+        lead=(f"{found.told[:1].upper()}{found.told[1:]}.",),
+        links=tuple((words, address) for words, address in links if address),
     )
-    return row
+    _write(path, report)
+    return found
 
 
 def _told(series: Series, doing: Sequence[Event], is_late: bool) -> str:
@@ -224,7 +260,7 @@ def _told(series: Series, doing: Sequence[Event], is_late: bool) -> str:
     ]
     told = []
     if is_late:
-        told.append(f"no night since {last.night}")
+        told.append(f"{MISSING}: no night since {last.night}")
     if doing:
         told.append(f"since {doing[0].since}: {doing[0].told}")
         more = len(doing) - 1
@@ -232,222 +268,226 @@ def _told(series: Series, doing: Sequence[Event], is_late: bool) -> str:
     elif series.fall is not None:
         told.append(f"{series.fall.told}, but {series.fall.excuse}")
     if failed:
-        told.append(f"FAIL of {named(failed)}")
+        told.append(f"FAIL of {store.named(failed)}")
     elif not doing:
         told.append(last.told)
-    told += shortened([each.told for each in series.suspects], "suspects of the gate")
+    told += store.shortened([each.told for each in series.suspects], "suspects of the gate")
     if series.speeds.waits:
         told.append(series.speeds.waits)
     return "; ".join(told)
 
 
-def _machine(nights: Sequence[Night]) -> str:
-    """Return the machine, the stack and the hosts of the last session."""
-    parts = [part for night in nights if (part := night.part()) is not None]
-    if not parts:
-        return "no session yet"
-    known, hosts = parts[-1].fingerprint, parts[-1].hosts
+def _machine(series: Series) -> dict[str, str]:
+    """Return facts of the last session: the machine, the stack, and hosts."""
+    part = next((part for night in reversed(series.nights) if (part := night.part())), None)
+    if part is None:
+        return {}
+    known = part.fingerprint
     device = f"{known['gpus']} x {', '.join(known['gpu_model'])}"
     cpu = f"{known['cores']} cores of {known['cpu_model']}"
-    stack = f"TensorFlow {known['tensorflow']}, Horovod {known['horovod']}"
-    return f"{device if known['gpus'] else cpu}; {stack}; {', '.join(hosts)}"
-
-
-# The calendar ----------------------------------------------------------------------------------
-
-
-def _days(series: Series, until: date, hrefs: Sequence[str]) -> Iterator[Shown]:
-    """Yield every date from the first night on, with its verdict as a class of the style sheet.
-    hrefs: of the sessions of the nights."""
-    known = {night.night: index for index, night in enumerate(series.nights)}
-    first = series.nights[0].night
-    for number in range((until - first).days + 1):
-        day = first + timedelta(days=number)
-        index = known.get(day)
-        if index is None:
-            yield {"day": day, "kind": "missing", "href": "", "says": f"{day}: {MISSING}"}
-            continue
-        night, fall = series.nights[index], series.falls.get(index)
-        verdict = series.verdict_of(index)
-        told = f"{night.told}{f'; {fall.told}' if fall else ''}"
-        says = f"{day}: {verdict.value} ({told})"
-        yield {"day": day, "kind": _kind(verdict), "href": hrefs[index], "says": says}
-
-
-def _weeks(first: date, days: Sequence[Shown]) -> list[tuple[str, list[Shown | None]]]:
-    """Return the dates by week, from Monday on, each week with the month that begins in it."""
-    padded = [None] * first.weekday() + list(days)
-    found = []
-    for at in range(0, len(padded), 7):
-        week = padded[at : at + 7]
-        begins = [each["day"] for each in week if each and each["day"].day == 1]
-        found.append((f"{begins[0]:%b}" if begins else "", week))
-    return found
-
-
-def _kind(verdict: Verdict) -> str:
-    return verdict.name.lower()
-
-
-# Lines -----------------------------------------------------------------------------------------
-
-
-def _lines(series: Series, happened: Sequence[Event]) -> list[Shown]:
-    """Return the lines as they are drawn: first those that make the series FAIL, then those of
-    which the last night FAILs."""
-    nights = series.nights
-    doing = [each for each in happened if each.is_open]
-    slow = {change.line.name for each in doing for change in each.changes}
-    dates = [night.night for night in nights]
-    accepted = [
-        (bisect_right(dates, each.night) - 1, f"accepted up to {each.night}: {each.why}")
-        for each in series.accepted
-        if each.night >= dates[0]
-    ]
-    ticks = {at: f"{dates[at]}: {'; '.join(texts)}" for at, texts in series.found.marks.items()}
-    found = []
-    costs = [changes.lines_of(nights, each) for each in Measure if each is not Measure.SPEED]
-    for line in chain(series.found.lines, changes.lines(nights, gates=True), *costs):
-        own = [
-            change
-            for change in series.changes
-            if change.line.name == line.name and not line.is_gate
-        ]
-        fell = [at for at, fall in series.falls.items() if _fell(line, fall)]
-        newest = nights[line.at[-1]]
-        unit = changes.OF_LAUNCHES[line.measure][1] if line.measure else ""
-        verdict = line.verdicts[-1] if line.verdicts else None
-        is_last = newest is nights[-1]
-        is_bad = is_last and (verdict is Verdict.FAIL or len(nights) - 1 in fell)
-        drawn: Shown = {
-            "order": (line.name not in slow or line.is_gate, not is_bad),
-            "name": f"{line.name} against the reference stack" if line.is_gate else line.name,
-            "plot": plot_of(
-                line,
-                line.at,
-                len(nights),
-                [(change.at, percent(change.step.change)) for change in own],
-                ticks,
-                fell,
-                accepted,
-            ),
-            "figure": f"{line.figures[-1]:.{digits_of(line)}f} {unit}".rstrip(),
-            "lower_is_better": line.lower_is_better,
-            "verdict": verdict,
-            "fell": is_last and len(nights) - 1 in fell,
-            "changed": f"{own[-1].size} since {own[-1].since}" if own else "",
-            "standing": own[-1].standing.value if own else "",
-            "date": "" if is_last else f"{newest.night}",
-            "command": changes.repeat(newest, line),
-        }
-        found.append(drawn)
-    return sorted(found, key=lambda each: each["order"])
-
-
-def _fell(line: Line, fall: Fall) -> bool:
-    """Return whether a line of what launches did by themselves is part of a fall."""
-    measure = line.measure
-    if measure is None:
-        return False
-    key = Key(Scope.THROUGHPUT, line.model, line.world_size)
-    stands_for = {(measure, each) for each in (ALL, Key(Scope.NETWORK, line.model), key)}
-    changed = fall.changes.get(measure, {}).get(key)
-    is_worse = changed is not None and changed.change < 1 - LEAST_CHANGE
-    return is_worse and not stands_for.isdisjoint(fall.what)
-
-
-# A line as it is drawn ---------------------------------------------------------------------------
-
-
-def plot_of(
-    line: Line,
-    places: Sequence[int],
-    count: int,
-    changes: Iterable[tuple[int, str]] = (),
-    ticks: Mapping[int, str] | None = None,
-    failed: Iterable[int] = (),
-    accepted: Iterable[tuple[int, str]] = (),
-) -> Shown:
-    """Return a line as it is drawn. places: of its figures, among `count` from left to right.
-    changes, accepted: place and text. ticks: text by place. failed: places that FAIL, besides those
-    where the line has this verdict.
-
-    What is returned: width: number of places. low, high: the ends of the axis, in words. path,
-    dots: in SVG. bands: x, y, width and height. rules: x, in percent of the width, too, and size of
-    each change, "" where there is no room for it. ticks: x and what changed there. accepted: x and
-    why. figures: in words, by place, "" where there is none. says: the line in words.
-    """
-    changes = list(changes)
-    middle = median(line.figures)
-    low = min(*line.figures, middle * (1 - LEAST_SPAN))
-    high = max(*line.figures, middle * (1 + LEAST_SPAN))
-    room = EDGE * (high - low)
-    low, high = max(0.0, low - room), high + room
-
-    def down(figure: float) -> int:
-        return round((high - min(high, max(low, figure))) / (high - low) * HEIGHT)
-
-    points = dict(zip(places, map(down, line.figures), strict=True))
-    verdicts = zip(places, line.verdicts, strict=False)
-    bad = {place for place, verdict in verdicts if verdict is Verdict.FAIL} | set(failed)
-    figures = dict(zip(places, line.figures, strict=True))
-    digits = digits_of(line)
-    told = [f"{figures[place]:.{digits}f}" if place in figures else "" for place in range(count)]
-    width = max(1, count - 1)
-    usual = _usual(figures, [place for place, _ in changes], width)
-    return {
-        "width": width,
-        "low": f"{low:.{digits}f}",
-        "high": f"{high:.{digits}f}",
-        "path": "M" + " ".join(f"{x} {y}" for x, y in points.items()),
-        "dots": "".join(f"M{x} {points[x]}h0" for x in sorted(bad & points.keys())),
-        "bands": [
-            (left, down(above), right - left, max(1, down(below) - down(above)))
-            for left, right, below, above in usual
-        ],
-        "rules": _labelled((place, round(100 * place / width, 1), size) for place, size in changes),
-        "ticks": sorted((ticks or {}).items()),
-        "accepted": list(accepted),
-        "figures": " ".join(told),
-        "says": f"{len(points)} points, from {min(line.figures):.{digits}f} to "
-        f"{max(line.figures):.{digits}f}, last {line.figures[-1]:.{digits}f}",
+    found = {
+        "machine": device if known["gpus"] else cpu,
+        "stack": f"TensorFlow {known['tensorflow']}, Horovod {known['horovod']}",
+        "hosts": ", ".join(part.hosts),
     }
-
-
-def digits_of(line: Line) -> int:
-    """Return how many digits after the point a figure of a line is written with: four significant
-    ones of a throughput, three after the point of the figure of a case."""
-    if line.verdicts:
-        return 3
-    return max(0, 3 - math.floor(math.log10(median(line.figures))))
-
-
-def _labelled(rules: Iterable[tuple[int, float, str]]) -> list[tuple[int, float, str]]:
-    """Return the rules without the sizes that would lie on a newer one's. A size is on the right of
-    its rule, or on the left at the right end."""
-    found: list[tuple[int, float, str]] = []
-    free = math.inf
-    for place, right, size in sorted(rules, reverse=True):
-        left = right if right + LABEL <= 100 else right - LABEL
-        has_room = left + LABEL <= free
-        found.append((place, right, size if has_room else ""))
-        free = left if has_room else free
-    return found[::-1]
-
-
-def _usual(
-    figures: Mapping[int, float], changes: Iterable[int], width: int
-) -> list[tuple[int, int, float, float]]:
-    """Return where the line changes next, and between which figures 95 % of its nights should be
-    until then, if they differ as the middle half of them does: left, right, below and above. That
-    is the median and twice the standard deviation on either side."""
-    cuts = sorted({0, *changes, width + 1})
-    found = []
-    for left, right in pairwise(cuts):
-        own = [math.log(figure) for place, figure in figures.items() if left <= place < right]
-        if len(own) >= _FEWEST:
-            middle = median(own)
-            apart = _TWO_SD * median(abs(each - middle) for each in own)
-            ends = math.exp(middle - apart), math.exp(middle + apart)
-            found.append((left, min(right, width), *ends))
+    for node in series.found.nodes:
+        found[f"nights on {', '.join(node.hosts)}, which are left out of the changes"] = (
+            f"{percent(node.change)} in {node.lines} lines, {node.nights} nights"
+        )
     return found
+
+
+def _events(happened: Sequence[Event]) -> Section:
+    rows = [
+        (
+            Verdict.FAIL.value if each.is_open else None,
+            *(each.since, each.told),
+            "until it is repaired or accepted" if each.is_open else each.standing.value,
+            "; ".join(each.notes),
+            "; ".join(f"{what}: {command}" for what, command in each.commands),
+        )
+        for each in happened
+    ]
+    columns = _texts("verdict", "since", "what", "standing", "what else is known", "commands")
+    figure = Figure("events", "Events", "", Table.filled(columns, rows))
+    intro = "Falls, lasting changes and alarms of the gate: those that FAIL first, then the newest."
+    none = "No fall, no lasting change and no alarm of a gate is known."
+    return Section("events", "Events", intro, (figure,) if rows else (), none)
+
+
+# Lines ------------------------------------------------------------------------------------------
+
+
+def _lines(series: Series) -> list[Line]:
+    """Return the lines of a series: its own, those of the gate, and costs of launches."""
+    costs = (changes.lines_of(series.nights, each) for each in Measure if each != Measure.SPEED)
+    gates = changes.lines(series.nights, gates=True)
+    return [*series.found.lines, *gates, *chain.from_iterable(costs)]
+
+
+def _kind(line: Line) -> str:
+    """Return what a line is of, such as weak_scaling."""
+    return line.name.partition("[")[0] + " against the reference stack" * line.is_gate
+
+
+def _unit(line: Line) -> str:
+    return changes.OF_LAUNCHES[line.measure][1] if line.measure else ""
+
+
+def _last_figures(series: Series) -> Figure:
+    """Return a row for each line, first those that make the series FAIL."""
+    slow = {each.line.name for each in series.open}
+    last_change = {each.line.name: each for each in series.changes}
+    rows = []
+    for line in sorted(_lines(series), key=lambda line: line.name not in slow or line.is_gate):
+        night, change = series.nights[line.at[-1]], last_change.get(line.name)
+        told = f"{change.size} since {change.since}, {change.standing.value}" if change else None
+        rows.append(
+            (
+                line.verdicts[-1].value if line.verdicts else None,
+                *(line.name, _kind(line), line.model, line.world_size),
+                *(line.figures[-1], _unit(line), f"{night.night}"),
+                *(None if line.is_gate else told, changes.repeat(night, line)),
+            )
+        )
+    columns = (
+        Column("verdict", "verdict"),
+        Column("case", "line"),
+        Column("question", "what", hidden=True),
+        Column("model", "network", hidden=True),
+        Column("world_size", "ranks"),
+        *_texts("figure", "unit", "night", "last change", "measure it again"),
+    )
+    says = "The last figure of each line, and its last change for good."
+    return Figure("lines", "Lines", says, Table.filled(columns, rows))
+
+
+def _by_date(series: Series, happened: Sequence[Event], pages: Sequence[str]) -> Section:
+    """Return a figure for each network and what was measured of it. pages: of the nights."""
+    nights = [night.night for night in series.nights]
+    told: dict[int, list[str]] = {at: [*marks] for at, marks in series.found.marks.items()}
+    for event in happened:
+        told.setdefault(event.at, []).append(event.told)
+    for each in series.accepted:
+        at = bisect_right(nights, each.night) - 1
+        told.setdefault(at, []).append(f"accepted up to {each.night}: {each.why}")
+    groups: dict[tuple[str, str], list[Line]] = {}
+    for line in _lines(series):
+        groups.setdefault((_kind(line), line.model), []).append(line)
+    figures = []
+    for (kind, model), lines in groups.items():
+        names = {f"line_{number}": line.name for number, line in enumerate(lines)}
+        figure_at = [dict(zip(line.at, line.figures, strict=True)) for line in lines]
+        failed: dict[int, list[str]] = {}
+        for line in lines:
+            for at, verdict in zip(line.at, line.verdicts, strict=False):
+                if verdict is Verdict.FAIL:
+                    failed.setdefault(at, []).append(line.name)
+        rows = [
+            (
+                f"{nights[at]}",
+                *(own.get(at) for own in figure_at),
+                *("; ".join(texts.get(at, ())) or None for texts in (failed, told)),
+                pages[at],
+            )
+            for at in sorted(set().union(*figure_at))
+        ]
+        columns = (
+            Column("night", "night", link="page"),
+            *(Column(key, name, _unit(lines[0]), 3) for key, name in names.items()),
+            Column("failed", "FAIL"),
+            Column("told", "what happened"),
+            Column("page", "", hidden=True),
+        )
+        says = "Lower is better." if lines[0].lower_is_better else ""
+        table, tags = Table.filled(columns, rows), {"model": model, "question": kind}
+        title = f"{kind.replace('_', ' ')} of {model}"
+        figures.append(Figure(slug(kind, model), title, says, table, _drawn(names, lines), tags))
+    intro = (
+        "A night is a point, in percent of the median of its line, and leads to its session. A "
+        "vertical line is an event, another machine, stack or setting, or what was accepted. A "
+        "large point is a FAIL."
+    )
+    return Section("by-date", "By date", intro, tuple(figures))
+
+
+def _percent(lines: Sequence[Line], by: str) -> tuple[Sequence[plots.Layer], plots.Channel]:
+    """Return what makes of the column `value` the percent of the median of its line, and the
+    channel of these. by: the column that tells lines apart."""
+    every = [100 * figure / median(line.figures) for line in lines for figure in line.figures]
+    domain = [min(SPAN[0], *every), max(SPAN[1], *every)]
+    scale = {"domain": domain, "zero": False, "nice": False}
+    middle = {"op": "median", "field": "value", "as": "middle"}
+    transforms = (
+        {"joinaggregate": [middle], "groupby": [by]},
+        {"calculate": "100 * datum.value / datum.middle", "as": "percent"},
+    )
+    return transforms, plots.field("percent", "quantitative", "% of the median", scale=scale)
+
+
+def _drawn(names: dict[str, str], lines: Sequence[Line]) -> Plot:
+    """Return the plot of lines by date. names: of the columns that have their figures, by key."""
+    transforms, y = _percent(lines, "key")
+    domain = {"domain": [*names.values()]}
+    color = plots.field("called", "nominal", scale=domain, legend=plots.LEGEND)
+    at = {"y": y, "color": color}
+    unit = _unit(lines[0])
+    tip = (*_texts("night"), Column("called", "line"), Column("value", "figure", unit, 3))
+    once = {"aggregate": [{"op": "count", "as": "lines"}], "groupby": ["night", "told"]}
+    is_bad = "indexof(split(datum.failed || '', '; '), datum.called) >= 0"
+    size = {"value": 14, "condition": {"test": is_bad, "value": 90}}
+    return plots.layered(
+        plots.layer(
+            {"type": "rule", "style": "ideal"},
+            {"filter": "datum.told !== null"},
+            once,
+            tooltip=plots.field("told", "nominal"),
+        ),
+        plots.layer({"type": "line", "strokeWidth": 1.2}, **at),
+        plots.layer("point", **at, size=size, href=_PAGE, tooltip=plots.tooltip(tip)),
+        encoding={"x": _NIGHT},
+        transform=[
+            {"fold": [*names], "as": ["key", "value"]},
+            plots.known("value"),
+            {"calculate": f"{json.dumps(names)}[datum.key]", "as": "called"},
+            *transforms,
+        ],
+    )
+
+
+# By release -------------------------------------------------------------------------------------
+
+
+def _by_release(results: Sequence[history.RawResult]) -> Section:
+    """Return a figure for each machine and version of a package, with the lines of two releases or
+    more of the other one."""
+    figures = tuple(_of_releases(each) for each in history.series_of(results) if each.varying)
+    intro = "A launch is a point, in percent of the median of its line."
+    return Section("by-release", "By release", intro, figures)
+
+
+def _of_releases(series: history.Series) -> Figure:
+    lines = series.varying
+    rows = [
+        (f"{line.name}, {line.replica}", series.version(line, place), figure)
+        for line in lines
+        for place, figure in enumerate(line.figures)
+    ]
+    told = [
+        f"{each.line.name}: {each.size} since {each.since}: "
+        f"{history.bisect_command(series, each) or history.word(each)}"
+        for each in series.changes
+        if each.before != each.since
+    ]
+    columns = (*_texts("line", "release"), Column("value", "throughput", "samples/s", 1))
+    transforms, y = _percent(lines, "line")
+    color = plots.field("line", "nominal", legend={**plots.LEGEND, "columns": 1, "labelLimit": 0})
+    middle = {**y, "aggregate": "median"}
+    plot = plots.layered(
+        plots.layer({"type": "line", "strokeWidth": 1.2}, y=middle, color=color),
+        plots.layer("point", y=y, color=color, tooltip=plots.tooltip(columns)),
+        encoding={"x": plots.field("release", "ordinal", sort=None, axis={"title": None})},
+        transform=transforms,
+    )
+    says = f"{'; '.join(told) or 'No release has changed a throughput'}."
+    return Figure(slug(series.heading), series.heading, says, Table.filled(columns, rows), plot)

@@ -71,7 +71,7 @@ def publish(place: Place, say: Callable[[str], None]) -> list[str]:
                 # Pages take a second or more for each series. If others push meanwhile, theirs have
                 # these documents, too.
                 clone, today = place.clone, datetime.now(UTC).date()
-                write_index(clone / INDEX, clone, clone / PAGES, clone / "asv", today)
+                write_index(clone / INDEX, clone, clone / PAGES, today)
                 if _commit(place.git, ()):
                     _push(place)
                 return added

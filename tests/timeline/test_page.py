@@ -9,20 +9,18 @@ from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from hvdperf.records.documents import Result
 from hvdperf.records.outcome import Measure
-from hvdperf.timeline.nights.changes import findings
 from hvdperf.timeline.nights.falls import judge_speeds
 from hvdperf.timeline.nights.night import (
     Accepted,
     Night,
     add_accepted,
-    read_nights,
     write_night,
 )
-from hvdperf.timeline.pages import write_index
+from hvdperf.timeline.pages import STRIP, write_index
 from hvdperf.timeline.store import HISTORY, NIGHTS
 from hvdperf.verdict import Verdict
 from tests.support.browser import Window, visit, window
@@ -58,7 +56,7 @@ def store(directory: Path, series: str, made: Sequence[Night]) -> None:
 
 def index(directory: Path) -> None:
     last = max(date.fromisoformat(each.stem) for each in (directory / NIGHTS).glob("*/*.json"))
-    write_index(directory / "index.html", directory, directory / "pages", directory / "asv", last)
+    write_index(directory / "index.html", directory, directory / "pages", last)
 
 
 def sessions(directory: Path, made: Sequence[Night]) -> None:
@@ -123,88 +121,95 @@ def overview(of_many: Window) -> Iterator[Page]:
         yield opened
 
 
-def test_the_worst_series_comes_first_with_what_happened(overview: Page, many: Path) -> None:
-    last = nights(CALM, 2)[29].night
-    rows = overview.locator(".overview tbody tr")
-    assert rows.locator("th").all_inner_texts() == ["c-fell", "b-late", "a-calm"]
-    assert rows.locator(".verdict").all_inner_texts() == ["FAIL", "MISSING", "PASS"]
-    told = rows.nth(0).locator(".told").inner_text()
-    assert re.fullmatch(rf"since {last}: -\S+ % \(.+\) samples/s of all 4 throughputs", told)
-    assert rows.nth(1).locator(".told").inner_text() == (
-        f"no night since {last - timedelta(days=3)}; 4 PASS"
+def rows_of(page: Page, figure: str) -> list[list[str]]:
+    """Return the cells of a figure's table."""
+    cells: list[list[str]] = page.locator(f"#{figure} tbody tr").evaluate_all(
+        "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
     )
-    rows.nth(0).get_by_role("link", name="session of").click()
+    return cells
+
+
+def drawn(page: Page, figure: str) -> Locator:
+    """Return the plot of a figure."""
+    page.locator("html[data-ready=true]").wait_for()
+    page.evaluate("page.plots.all()")
+    return page.locator(f"#{figure} .plot svg")
+
+
+def test_the_worst_series_comes_first_with_what_happened_and_what_to_type(overview: Page) -> None:
+    last = nights(CALM, 2)[29].night
+    rows = rows_of(overview, "series")
+    assert [" ".join(row[:2]) for row in rows] == ["FAIL c-fell", "NOT RUN b-late", "PASS a-calm"]
+    told = rf"since {last}: -\S+ % \(.+\) samples/s of all 4 throughputs"
+    assert re.fullmatch(told, rows[0][3])
+    assert rows[1][3] == f"MISSING: no night since {last - timedelta(days=3)}; 4 PASS"
+    assert overview.locator("h1").inner_text() == "1 of 3 series: FAIL"
+    assert overview.locator(".blames .case").all_inner_texts() == ["c-fell", "b-late"]
+    commands = overview.locator(".next pre").inner_text().splitlines()
+    assert commands[-1] == "hvdperf nightly accept --series c-fell --why REASON"
+    assert len(rows_of(overview, "nights")) == 3 * STRIP
+    board = overview.locator("#series")
+    board.get_by_role("link", name=f"{last}").first.click()
     expect(overview).to_have_title(f"{last}")
     overview.goto("/")
-    overview.get_by_role("link", name="a-calm", exact=True).click()
-    expect(overview.locator("h1")).to_have_text("a-calm")
-    overview.get_by_text("All series").click()
-    expect(overview.locator(".overview")).to_be_visible()
+    board.get_by_role("link", name="a-calm").click()
+    expect(overview.locator("h1")).to_have_text("a-calm: PASS")
+    overview.get_by_role("link", name="all series").click()
+    expect(board).to_be_visible()
 
 
-def test_an_event_is_told_once_with_commands_that_are_copied(overview: Page) -> None:
-    (event,) = overview.locator(".event").all()
-    assert "samples/s of all 4 throughputs" in event.locator("h3").inner_text()
-    commands = event.locator(".command")
-    assert "hvdperf compare results/runs/" in commands.first.inner_text()
-    overview.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    commands.last.get_by_role("button", name="Copy").click()
-    expect(commands.last.get_by_role("button")).to_have_text("Copied")
-    copied = overview.evaluate("navigator.clipboard.readText()")
-    assert copied == "hvdperf nightly accept --series c-fell --why REASON"
-
-
-def test_the_calendar_has_every_date_with_its_verdict(page: Page, published: Path) -> None:
+def test_every_night_is_there_with_its_verdict(page: Page, published: Path) -> None:
     # Until somebody accepts that a network is 3 % slower since night 90, every night FAILs.
     failed = sum(not fall.excuse for fall in judge_speeds(nights(YEAR, 1)).falls.values())
     assert 200 < failed < 300
-    days = page.locator(".calendar .day")
-    assert days.count() == 365
-    assert page.locator(".calendar .day.pass").count() == 355 - failed
-    assert page.locator(".calendar .day.missing").count() == 10
-    last = days.last.get_attribute("aria-label") or ""
-    assert last.startswith("2026-11-23: FAIL (1 FAIL, 31 PASS; -")
-    legend = [f"{failed} FAIL", "10 MISSING", f"{355 - failed} PASS"]
-    assert page.locator(".legend span").all_inner_texts() == legend
-    assert page.locator("header .verdict").inner_text() == "FAIL"
-    assert (published / NIGHTS / "a100/index.html").stat().st_size < 1_000_000
+    rows = rows_of(page, "nights")
+    assert [row[2] for row in rows].count("FAIL") == failed
+    assert rows[-1][1:3] == ["2026-11-23", "FAIL"]
+    assert rows[-1][3].startswith("1 FAIL, 31 PASS; -")
+    told = page.locator("#Says-nights").inner_text()
+    assert told.startswith(f"{failed} FAIL, {355 - failed} PASS")
+    assert page.locator("h1").inner_text() == "a100: FAIL"
+    assert (published / NIGHTS / "a100/index.html").stat().st_size < 4_000_000
     page.goto("/")
-    assert "2026-01-05.json: left out" in page.locator("header").inner_text()
+    page.get_by_role("link", name="see which").click()
+    assert "2026-01-05.json: left out" in page.locator("#pageLeftOut").inner_text()
 
 
 def test_events_are_listed_with_what_changed_that_night(page: Page) -> None:
-    texts = page.locator(".event").all_inner_texts()
-    (of_a_driver,) = (text for text in texts if "gpu_driver: 535.129.03 -> 550.54.15" in text)
-    assert "network_0" in of_a_driver
-    assert "FAIL until it is repaired or accepted" in of_a_driver
-    hosts = page.locator(".hosts").inner_text()
-    assert "gpu-07: -7.8 % in 32 lines, 4 nights." in hosts
-    assert "gpu-09: -8.2 % in 32 lines, 4 nights." in hosts
-
-
-def test_every_line_is_drawn_and_can_be_repeated(page: Page) -> None:
-    assert page.locator(".cases > li").count() == 64
-    row = page.locator(".cases > li", has_text="weak_scaling[network_0-np1]")
-    points = row.locator(".figures").get_attribute("d") or ""
-    assert len(points.split()) == 2 * 355
-    dots = row.locator(".dots").get_attribute("d") or ""
-    assert re.fullmatch(r"M354 \d+h0", dots), "the night that FAILs"
-    row.locator("summary").click()
-    assert row.locator("code").inner_text() == (
-        "pytest perf/ --profile=nightly-gpu --models network_0 --world-sizes 1 -k network_0-np1"
+    (of_a_driver,) = (
+        row for row in rows_of(page, "events") if "gpu_driver: 535.129.03 -> 550.54.15" in row[4]
     )
+    assert (of_a_driver[0], of_a_driver[3]) == ("FAIL", "until it is repaired or accepted")
+    assert "network_0" in of_a_driver[2]
+    facts = page.locator(".facts").text_content() or ""
+    for host in ("gpu-07", "gpu-09"):
+        assert f"nights on {host}, which are left out of the changes" in facts
+    assert facts.count(" % in 32 lines, 4 nights") == 2
 
 
-def test_a_lasting_change_is_drawn_at_its_night(page: Page, published: Path) -> None:
-    """The nights on bad nodes, of which there are some before it, do not move it."""
-    made = read_nights(published / NIGHTS).of["a100"]
-    (last,) = [
-        change
-        for change in findings(made).changes
-        if change.line.name == "throughput[network_0-np8]" and change.since > "2026-08"
-    ]
-    row = page.locator(".cases > li", has_text="throughput[network_0-np8]")
-    assert row.locator(".rule").last.get_attribute("d") == f"M{last.at} 0v120"
+def test_every_line_has_its_last_figure_its_change_and_a_command(page: Page) -> None:
+    rows = {row[1]: row for row in rows_of(page, "lines")}
+    assert len(rows) == 64
+    row = rows["weak_scaling[network_0-np1]"]
+    assert (row[0], row[-1]) == (
+        "FAIL",
+        "pytest perf/ --profile=nightly-gpu --models network_0 --world-sizes 1 -k network_0-np1",
+    )
+    changed = rows["throughput[network_0-np8]"][-2]
+    assert re.match(r"-10\S* % \(.*\) since 2026-08-\d\d, worse", changed)
+
+
+def test_lines_of_a_network_are_drawn_and_lead_to_sessions(page: Page) -> None:
+    rows = rows_of(page, "weak_scaling-network_0")
+    assert (len(rows), rows[-1][5]) == (355, "weak_scaling[network_0-np1]")
+    happened = {row[0]: row[6] for row in rows}
+    assert "and 3 more lines of network_0" in happened["2026-05-23"]
+    assert "gpu_driver: 535.129.03 -> 550.54.15" in happened["2026-05-23"]
+    plot = drawn(page, "weak_scaling-network_0")
+    points = plot.locator(".mark-symbol.role-mark path")
+    expect(points).to_have_count(4 * 355)
+    points.last.click(force=True)
+    expect(page).to_have_title("2026-11-23")
 
 
 def test_what_was_accepted_is_marked(browser: Browser, tmp_path: Path) -> None:
@@ -214,30 +219,11 @@ def test_what_was_accepted_is_marked(browser: Browser, tmp_path: Path) -> None:
     index(tmp_path)
     with visit(browser, tmp_path) as page:
         page.goto(A100)
-        assert page.locator("header .verdict").inner_text() == "PASS"
-        (event,) = page.locator(".event").all()
-        assert "accepted: a new driver" in event.inner_text()
-        assert page.locator(".accepted").first.get_attribute("d") == "M90 0v120"
-
-
-def test_a_plot_is_read_by_keyboard_and_leads_to_a_session_as_does_the_calendar(page: Page) -> None:
-    row = page.locator(".cases > li", has_text="throughput[network_0-np8]")
-    plot = row.get_by_role("slider")
-    plot.focus()
-    for key, night in (("End", "23"), ("ArrowLeft", "22"), ("PageUp", "23"), ("ArrowDown", "22")):
-        plot.press(key)
-        assert (plot.get_attribute("aria-valuetext") or "").startswith(f"2026-11-{night}: ")
-        assert row.locator(".read").inner_text().startswith(f"2026-11-{night}: ")
-    plot.press("Enter")
-    expect(page).to_have_title("2026-11-22")
-    page.goto(A100)
-    box = plot.bounding_box()
-    assert box is not None
-    plot.click(position={"x": box["width"] - 2, "y": 10})
-    expect(page).to_have_title("2026-11-23")
-    page.goto(A100)
-    page.locator(".calendar a").last.click()
-    expect(page).to_have_title("2026-11-23")
+        assert page.locator("h1").inner_text() == "a100: PASS"
+        (event,) = rows_of(page, "events")
+        assert "accepted: a new driver" in event[4]
+        happened = [row[4] for row in rows_of(page, "throughput-network_0")]
+        assert happened[90] == f"accepted up to {made[90].night}: a new driver"
 
 
 @pytest.mark.parametrize("width", [360, 1440])
@@ -245,37 +231,25 @@ def test_a_plot_is_read_by_keyboard_and_leads_to_a_session_as_does_the_calendar(
 def test_nothing_is_wider_than_the_window(page: Page, address: str, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 800})
     page.goto(address)
+    drawn(page, "nights").wait_for()
+    assert page.locator(".failed:visible").count() == 0
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_releases_stand_below_the_nights_with_their_changes(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_releases_stand_below_the_nights_with_their_changes(tmp_path: Path) -> None:
     for number, version in enumerate(("2.15.1", "2.16.2", "2.17.1")):
         speed = 90.0 if number == 2 else 100.0
         speeds = [speed + 0.1 * launch for launch in (3, 0, 6, 1, 7, 2, 5, 4)]
         result = raw_result(tensorflow=version, speeds={("vgg_16_s", 1): speeds}, number=number)
         written(tmp_path / HISTORY, result)
-    graphs = tmp_path / "asv"
-    graphs.mkdir()
-    (graphs / "index.html").write_text(
-        '<!doctype html><link rel="icon" href="data:,"><title>asv</title>'
-    )
-    write_index(tmp_path / "index.html", tmp_path, tmp_path / "pages", graphs, date.min)
-    with visit(browser, tmp_path) as page:
-        page.goto("/")
-        assert "hvdperf nightly run" in page.locator("header").inner_text()
-        (row,) = page.locator(".releases > li").all()
-        assert "throughput[vgg_16_s-np1]" in row.inner_text()
-        assert "-10.0 %" in row.inner_text()
-        ticks = row.locator(".tick title").all_text_contents()
-        assert ticks == ["2.15.1", "2.16.2", "2.17.1"]
-        assert row.locator(".rule").count() == 1
-        row.locator("summary").click()
-        command = row.locator("code").inner_text()
-        assert command.endswith("--at 0.28.1 --from 2.16.2 --to 2.17.1 --model vgg_16_s --np 1")
-        page.get_by_text("Throughput by release").click()
-        expect(page).to_have_title("asv")
+    write_index(tmp_path / "index.html", tmp_path, tmp_path / "pages", date.min)
+    text = (tmp_path / "index.html").read_text()
+    assert "There is no night yet" in text
+    told = re.search(r'<p class="says"[^>]*>(throughput.*)</p>', text)
+    assert told is not None
+    assert told[1].startswith("throughput[vgg_16_s-np1]: -10.0 % (")
+    assert told[1].endswith("--at 0.28.1 --from 2.16.2 --to 2.17.1 --model vgg_16_s --np 1.")
+    assert [text.count(f"<bdi>{version}</bdi>") for version in ("2.15.1", "2.17.1")] == [8, 8]
 
 
 def test_what_launches_take_besides_is_drawn_and_fails_where_it_became_more(tmp_path: Path) -> None:
@@ -283,13 +257,11 @@ def test_what_launches_take_besides_is_drawn_and_fails_where_it_became_more(tmp_
     store(tmp_path, "a100", [*(with_costs(each, 3.0) for each in before), with_costs(last, 4.0)])
     index(tmp_path)
     text = (tmp_path / NIGHTS / "a100/index.html").read_text()
-    drawn = {part.partition("</h3>")[0]: part for part in text.split("<h3>")[1:]}
-    start, memory = (drawn[f"{what}[network_1-np2]"] for what in ("start", "memory"))
-    assert "<b>9.000 s</b>" in start
-    assert re.search(r"<b>4.000 GB</b>.*FAIL", memory)
-    assert "FAIL" not in start.partition("</p>")[0]
-    assert all("lower is better" in each for each in (start, memory))
-    assert "lower is better" not in drawn["throughput[network_1-np2]"].partition("</div>")[0]
+    figures = {part.partition('"')[0]: part for part in text.split('<article class="figure" id="')}
+    assert all("Lower is better." in figures[f"{what}-network_1"] for what in ("start", "memory"))
+    assert "Lower is better." not in figures["throughput-network_1"]
+    head = text.partition("<nav")[0]
+    assert re.search(r"FAIL.*\+33.3 % .*memory of all 4", head, re.DOTALL)
 
 
 def test_a_history_of_another_machine_is_not_on_the_page_of_nights(tmp_path: Path) -> None:

@@ -90,6 +90,9 @@
 
     // Without a message, for Vega would take that for an image's address.
     const nobody = () => Promise.reject(new Error());
+    // A point leads to another of these pages, and nowhere else.
+    const PAGE = /^[\w./-]+\.html$/;
+    const link = address => PAGE.test(address) ? Promise.resolve({href: address}) : nobody();
 
     /* Vega's view of a figure in an element. Rejects what cannot be drawn. */
     page.embed = async (figure, place, width, changes = {}) => {
@@ -105,7 +108,7 @@
             ast: true,
             config: page.vegaConfig(colours, width, spec, rows),
             defaultStyle: false,
-            loader: {load: nobody, sanitize: nobody, http: nobody, file: nobody},
+            loader: {load: nobody, sanitize: link, http: nobody, file: nobody},
             logger: listening(errors),
             patch: page.withLegends,
             renderer: 'svg',
