@@ -146,7 +146,7 @@ truth: env ## how often performance gates err on recorded faults; ARGS=results/r
 
 history: env ## import the sessions of results/, publish both histories, serve them
 	@$(ACTIVATE); hvdperf history import || echo 'history: continuing without the import' >&2; \
-	hvdperf history publish && hvdperf history preview $(ARGS)
+	hvdperf history publish && python -m http.server --bind 127.0.0.1 --directory .asv/site $(ARGS)
 
 backfill: env data ## build and measure every combination of versions
 	@$(ACTIVATE); hvdperf history backfill $(ARGS)

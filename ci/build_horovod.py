@@ -4,9 +4,8 @@
     python ci/build_horovod.py --horovod 0.28.0 --wheels DIR [--python ENVIRONMENT/bin/python]
     python ci/build_horovod.py --horovod 0.28.1 --settings-for 2.21.0
 
-asv runs it in its own environments (asv.conf.json), ci/setup.sh for those of `make stack`. Where uv
-or pip compiles Horovod on its own, ci/setup.sh takes the settings alone. It needs
-nothing but the standard library and pip. A release that does not compile is recorded with the
+ci/setup.sh runs it for the environments of `make stack`. Where uv or pip compiles Horovod on its
+own, ci/setup.sh takes the settings alone. It needs nothing but the standard library and pip. A release that does not compile is recorded with the
 reason in results/not-built/, so that the version matrix has no silent hole.
 """
 

@@ -2,13 +2,12 @@
 0.6.6).
 
 asv's files follow from the raw results alone, so writing them again changes no byte. A site that
-asv has published is made to work without a network: asv's page loads its libraries from other
-hosts, and demands each by its hash. vendor.toml says which copy in vendor/ replaces which library.
+asv has published is made to work without a network, because asv's page loads its libraries from
+other hosts; vendor.toml says which copy in vendor/ replaces which library.
 """
 
 from __future__ import annotations
 
-import errno
 import itertools
 import math
 import re
@@ -16,8 +15,6 @@ import shutil
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +29,14 @@ from hvdperf.timeline import history
 from hvdperf.timeline.history import Axis, RawResult, releases
 from hvdperf.timeline.processes import Git
 
-# The benchmarks that asv runs, and what its pages need besides.
+# What its pages need besides.
 ASV = Path(__file__).parent / "asv"
 BRANCH = "main"
 # The author of every commit: no person, since commits are releases.
 _AUTHOR = "hvdperf <hvdperf@localhost>"
 
 
-# As in benchmarks/throughput.py: asv names benchmarks by file, class and function.
+# What asv would run if it did the measuring; it names benchmarks by file, class and function.
 BENCHMARK = "throughput.Training.track_{}"
 PARAMETERS = ("model", "replica", "world_size")
 UNITS = {"seconds_per_sample": "seconds", "samples_per_second": "samples/s"}
@@ -49,8 +46,7 @@ TIMEOUT_S = 60.0
 _BENCHMARKS_FORMAT = 2
 _MACHINE_FORMAT = 1
 PYTHON = "3.11"
-# The package by whose version asv's environments differ (asv.conf.json,
-# by_tensorflow.conf.json), by the axis that it belongs to.
+# The package by whose version asv's environments differ, by the axis that it belongs to.
 REQUIREMENT = {Axis.TENSORFLOW: "tensorflow-cpu", Axis.HOROVOD: "horovod"}
 
 
@@ -168,10 +164,9 @@ def describe_benchmarks(results: Sequence[RawResult]) -> dict[str, dict[str, Any
     """Return the benchmarks as asv's discovery describes them, with the parameters of all
     series."""
     keys = {series.key for result in results for series in result.results}
-    code = (ASV / "benchmarks" / "throughput.py").read_text()
     return {
         BENCHMARK.format(unit): {
-            "code": code,
+            "code": "",
             "name": BENCHMARK.format(unit),
             "param_names": list(PARAMETERS),
             "params": [list(map(repr, sorted({key[place] for key in keys}))) for place in range(3)],
@@ -245,98 +240,38 @@ def _figures(
 # Its site ---------------------------------------------------------------------------------------
 
 VENDOR = "vendor"
-# The scripts change what asv's pages use, so they come after asv.js and before the pages.
-OWN = ("releases.js", "drawing.js", "defaults.js", "layout.css")
+# Shows releases where asv's pages show commits, so it comes after asv.js and before the pages.
+OWN = "releases.js"
 
 _FROM_NETWORK = re.compile(
-    r'<(?:script|link)\b[^>]*?\b(?:src|href)="(?P<url>(?:https?:)?//[^"]*)"[^>]*>'
-    r"(?:\s*</script>)?"
+    r'<(?:script|link)\b[^>]*?\b(?:src|href)="((?:https?:)?//[^"]*)"[^>]*>(?:\s*</script>)?'
 )
-_INTEGRITY = re.compile(r'\bintegrity="([^"]*)"')
 _ASV_SCRIPT = re.compile(r'<script\b[^>]*\bsrc="asv\.js"[^>]*>\s*</script>\n?')
 
 
 def make_offline(html_dir: Path) -> None:
-    """Give a published site a copy of everything that it loads, and the files that the suite adds.
-
-    Doing it again changes nothing. Raises UserError if there is no published site, if its page
-    loads something that has no copy or does not load asv.js, or if the site cannot be written.
-    """
+    """Give a site that asv has published a copy of everything that its page loads from other hosts,
+    and OWN. Raises UserError if there is no such site, if its page loads something that has no copy
+    or does not load asv.js, or if the site cannot be written."""
     index = html_dir / "index.html"
-    try:
-        if not index.is_file() or not (html_dir / "index.json").is_file():
-            raise UserError(f"{shown(html_dir)} holds no site; publish one: asv publish")
-        page = index.read_text(encoding="utf-8", errors="surrogateescape")
-        page = _with_own(_with_copies(page, index), index)
-        shutil.copytree(ASV / VENDOR, html_dir / VENDOR, dirs_exist_ok=True)
-        for name in OWN:
-            shutil.copyfile(ASV / name, html_dir / name)
-        index.write_text(page, encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise UserError(
-            f"{shown(html_dir)}: {error.strerror}; it has to be writable, with room for 1 MB"
-        ) from None
-
-
-def _with_copies(page: str, index: Path) -> str:
     content = tomllib.loads((ASV / "vendor.toml").read_text(encoding="utf-8"))
-    available = {(copy["replaces"], copy["integrity"]): copy["file"] for copy in content["copies"]}
-
-    def of_copy(tag: re.Match[str]) -> str:
-        integrity = _INTEGRITY.search(tag[0])
-        demanded = tag["url"].rpartition("/")[2], integrity[1] if integrity else ""
-        if demanded not in available:
-            raise _updated(index, f"loads {tag['url']}, which vendor/ has no copy of")
-        return _tag(f"{VENDOR}/{available[demanded]}")
-
-    return _FROM_NETWORK.sub(of_copy, page)
-
-
-def _with_own(page: str, index: Path) -> str:
-    tags = "".join(f"    {_tag(name)}\n" for name in OWN)
-    if tags in page:
-        return page
-    asv_script = _ASV_SCRIPT.search(page)
-    if asv_script is None:
-        raise _updated(index, "does not load asv.js")
-    return page[: asv_script.end()] + tags + page[asv_script.end() :]
+    copies = {copy["replaces"]: copy["file"] for copy in content["copies"]}
+    with refusing(f"{shown(html_dir)}: ", OSError):
+        page = index.read_text(encoding="utf-8")
+        addresses = _FROM_NETWORK.findall(page)
+        unknown = [each for each in addresses if each.rpartition("/")[2] not in copies]
+        if unknown or not _ASV_SCRIPT.search(page):
+            told = f"loads {unknown[0]}" if unknown else "does not load asv.js"
+            raise UserError(f"{shown(index)} {told}: it is not of the asv in pyproject.toml")
+        shutil.copytree(ASV / VENDOR, html_dir / VENDOR, dirs_exist_ok=True)
+        shutil.copyfile(ASV / OWN, html_dir / OWN)
+        page = _FROM_NETWORK.sub(lambda tag: _tag(copies[tag[1].rpartition("/")[2]]), page)
+        page = _ASV_SCRIPT.sub(lambda tag: f'{tag[0]}<script src="{OWN}"></script>\n', page)
+        index.write_text(page, encoding="utf-8")
 
 
-def _tag(address: str) -> str:
+def _tag(file: str) -> str:
+    address = f"{VENDOR}/{file}"
     if address.endswith(".css"):
         return f'<link rel="stylesheet" href="{address}">'
     return f'<script src="{address}"></script>'
-
-
-def _updated(index: Path, problem: str) -> UserError:
-    return UserError(
-        f"{shown(index)} {problem}: this is not the page of the asv in pyproject.toml; publish "
-        "with that one, or bring hvdperf/timeline/asv/vendor.toml up to date"
-    )
-
-
-class _Handler(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Log nothing: requests are nobody's affair."""
-
-
-def serve(directory: Path, port: int) -> None:
-    """Serve the sites until Ctrl-C. Raises UserError if nothing has been published, or if the port
-    is taken or cannot be used."""
-    if not any(directory.glob("*/index.json")):
-        raise UserError(f"{shown(directory)} holds no published site; run `make history`")
-    try:
-        handler = partial(_Handler, directory=str(directory))
-        server = ThreadingHTTPServer(("127.0.0.1", port), handler)
-    except (OSError, OverflowError) as error:
-        taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-        why = "is taken" if taken else "cannot be used"
-        raise UserError(f"--port {port} {why}; give another port, such as --port 0") from None
-    with server:
-        for site in sorted(path.parent for path in directory.glob("*/index.json")):
-            print(f"http://127.0.0.1:{server.server_port}/{site.name}/", flush=True)
-        print("Ctrl-C to end", flush=True)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            print()

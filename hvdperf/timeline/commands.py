@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from statistics import median
 
 from hvdperf.cli import REFUSED, Command, Group, complain
 from hvdperf.columns import Columns, wrapped
@@ -406,14 +405,6 @@ def prune(where: Results, *, keep: int = 90) -> int:
     return 0
 
 
-def write_releases() -> int:
-    """Write the git repositories that asv reads."""
-    from hvdperf.timeline.asv_site import make_repositories
-
-    make_repositories()
-    return 0
-
-
 def import_sessions(*, sessions: Path = history.SESSIONS) -> int:
     """Convert sessions into asv results.
 
@@ -446,8 +437,9 @@ def _told(refused: Sequence[str]) -> int:
 
 def publish_sites() -> int:
     """Write the asv sites: one by Horovod release and one by TensorFlow release."""
-    from hvdperf.timeline.asv_site import make_offline
+    from hvdperf.timeline.asv_site import make_offline, make_repositories
 
+    make_repositories()
     for axis, html in history.HTML.items():
         configuration = history.CONFIGURATION[axis]
         done = subprocess.run(
@@ -461,19 +453,6 @@ def publish_sites() -> int:
             raise UserError(f"asv publish --config {shown(configuration)} failed: {said[0]}")
         make_offline(html)
         print(f"{axis.value} releases on the x-axis: {shown(html)}")
-    return 0
-
-
-def preview(*, port: int = 8080) -> int:
-    """Serve the sites on this machine.
-
-    --port N: Serve on this port.
-    """
-    from hvdperf.timeline.asv_site import serve
-
-    if not 0 <= port <= 65535:
-        raise UserError(f"--port {port}: must be between 0 and 65535")
-    serve(history.SITE, port)
     return 0
 
 
@@ -528,34 +507,6 @@ def list_changes() -> int:
     return _told(refused)
 
 
-# For hvdperf/timeline/asv/benchmarks: JSON on stdout.
-def print_parameters() -> int:
-    """Print the cases of the profile `history`, as JSON."""
-    print(json.dumps(stacks.parameters()))
-    return 0
-
-
-def measure_stack(*, stack: Path) -> int:
-    """Measure one installed stack, and print the results as JSON.
-
-    --stack PYTHON: Measure the stack of this interpreter.
-    """
-    result = stacks.measure(stack, quiet=True)
-    history.keep(result, history.RAW)
-    figures = {
-        f"{each.model}/{each.replica}/{each.world_size}": median(each.values)
-        for each in result.results
-    }
-    print(json.dumps(figures))
-    return 0
-
-
-def print_machine() -> int:
-    """Print the label of this machine."""
-    print(stacks.this_machine())
-    return 0
-
-
 COMMANDS: dict[str, Command] = {
     "nightly": Group(
         "Find regressions overnight: measure unattended, publish, watch. Nights are published to a "
@@ -578,15 +529,10 @@ if CHECKOUT:
         "Show the throughput across Horovod and TensorFlow releases, and fill gaps.",
         "COMMAND",
         {
-            "releases": write_releases,
             "import": import_sessions,
             "publish": publish_sites,
-            "preview": preview,
             "backfill": fill_matrix,
             "changes": list_changes,
-            "params": print_parameters,
-            "measure": measure_stack,
-            "machine": print_machine,
         },
     )
     COMMANDS["bisect"] = stacks.bisect_releases

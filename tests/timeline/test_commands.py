@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import urllib.request
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.paths import ROOT
 from hvdperf.session.ending import NOT_WRITTEN
 from hvdperf.timeline import commands
-from hvdperf.timeline.asv_site import serve
 from hvdperf.timeline.nights.night import read_nights, write_night
 from hvdperf.timeline.store import NIGHTS
 from tests.support.nights import Year, nights, with_part
@@ -64,7 +59,6 @@ def test_regressions_have_their_size_their_night_and_a_command(year: Path) -> No
         (["nightly", "publish", "/no/such.git"], "/no/such.git: git ls-remote: fatal: "),
         (["history", "backfill", "--list", "--horovod=9.9"], "--horovod 9.9: known releases of ho"),
         (["history", "backfill", "--list", "--tensorflow=,"], "--tensorflow ,: names no version"),
-        (["history", "measure", "--stack=/no/python"], "nothing was measured of /no/python"),
         (["history", "import", "--sessions=/no/runs"], "--sessions /no/runs: no such directory"),
     ],
 )
@@ -139,34 +133,9 @@ def test_what_is_stored_is_told():
     done = hvdperf("history", "backfill", "--list", "--horovod", "0.28.1", "--tensorflow", "2.18.1")
     assert done.returncode == 0
     assert done.stdout.splitlines()[0].split() == ["Horovod", "TF", "2.18.1"]
-    done = hvdperf("history", "machine")
-    assert done.stdout.strip().replace("-", "").isalnum()
     done = hvdperf("history", "changes")
     assert done.returncode == 0
     assert "lines of two releases or more: " in done.stdout
-
-
-def test_sites_are_served_on_loopback(tmp_path):
-    with pytest.raises(UserError, match="make history"):
-        serve(tmp_path, 0)
-    site = tmp_path / "horovod"
-    site.mkdir()
-    (site / "index.json").write_text('{"project": "x"}')
-    with pytest.raises(UserError, match="--port 99999"):
-        serve(tmp_path, 99999)
-    code = (
-        "from pathlib import Path; from hvdperf.timeline.asv_site import serve; "
-        f"serve(Path({str(tmp_path)!r}), 0)"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    ) as server:
-        assert server.stdout is not None
-        url = server.stdout.readline().strip()
-        assert url.startswith("http://127.0.0.1:")
-        with urllib.request.urlopen(f"{url}index.json", timeout=20) as answer:
-            assert answer.read() == b'{"project": "x"}'
-        server.terminate()
 
 
 def test_a_token_of_a_repository_without_nights_is_not_printed(
