@@ -16,7 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 PAGE = Path(__file__).parent / "report" / "page"
@@ -73,18 +72,6 @@ def assets(without: Sequence[str] = ()) -> Assets:
     libraries = [_library(copy) for copy in copies()]
     scripts = [*early, *(library["script"] for library in libraries), *late]
     return Assets(style, early, libraries, late, json_text(themes()), _policy(style, scripts))
-
-
-@cache
-def templates(*directories: Path) -> Environment:
-    """Return the templates of these directories, for pages in HTML."""
-    return Environment(
-        loader=FileSystemLoader(directories),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
 
 
 def copies() -> list[Mapping[str, str]]:

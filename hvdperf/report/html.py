@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from urllib.parse import urlencode
 
-from jinja2 import Environment
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from hvdperf.inline import BOARD, PAGE, assets, json_text, templates
+from hvdperf.inline import BOARD, PAGE, assets, json_text
 from hvdperf.report import text as texts
 from hvdperf.report.content import Column, Report, Row, Table
 from hvdperf.verdict import Verdict
@@ -69,7 +69,13 @@ def body(table: Table) -> Markup:
 @cache
 def environment() -> Environment:
     """Return the templates of the page."""
-    found = templates(PAGE)
+    found = Environment(
+        loader=FileSystemLoader(PAGE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     found.globals.update(
         Verdict=Verdict,
         meanings=texts.MEANINGS,

@@ -28,7 +28,7 @@ from hvdperf.machine.host import parse_cpu_list
 from hvdperf.paths import ROOT, shown
 from hvdperf.plan.arms import Workload
 from hvdperf.records.archive import read_document, read_session, results_of, summary_of
-from hvdperf.records.documents import SUMMARY_FORMAT, Kind, Summary
+from hvdperf.records.documents import SUMMARY_FORMAT, Summary
 from hvdperf.records.fingerprinting import METHOD
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline import store
@@ -251,7 +251,7 @@ def read_raw(path: Path) -> RawResult:
     """Read one raw result. Raises Unreadable if it is broken or incomplete, holds a series twice,
     or is of another machine or session than its path, of another method, or of an unknown
     release."""
-    result = read_document(path, RawResult, SUMMARY_FORMAT, {2: _upgraded})
+    result = read_document(path, RawResult, SUMMARY_FORMAT)
     if result.fingerprint["method"] != METHOD:
         raise Refused(f"measured by method {result.fingerprint['method']}, not by {METHOD}")
     if result.machine != path.parent.name:
@@ -266,25 +266,6 @@ def read_raw(path: Path) -> RawResult:
         raise Refused(f"a duplicate: {twice[0]} at {twice[2]} replicas stands in it twice")
     _check_releases(result)
     return result
-
-
-def _upgraded(result: dict[str, Any]) -> object:
-    """Return the content of a raw result of format 2, which was no summary."""
-    return {
-        **result,
-        "format": SUMMARY_FORMAT,
-        "written_at": result["measured_at"],
-        "kind": Kind.OWN.value,
-        "exit_status": 0,
-        "minutes": 0.0,
-        "hosts": [],
-        "asked": {},
-        "cases": [],
-        "results": [
-            {**each, "measure": Measure.SPEED.value, "values": each["samples_per_second"]}
-            for each in result["series"]
-        ],
-    }
 
 
 def _check_releases(result: RawResult) -> None:

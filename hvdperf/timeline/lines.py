@@ -44,8 +44,6 @@ _EXACT_UP_TO = 24
 # The number of splits among which the test chooses, and the distance in standard deviations below
 # which none is asked for.
 _CANDIDATES, _LEAST_DISTANCE = 5, 3.2
-# Limits are computed for a multiple of this many nights, so that lines of similar length share one.
-_ROUNDED_TO = 64
 
 
 @dataclass(frozen=True)
@@ -146,13 +144,10 @@ def steps(
     values = np.log(np.asarray(figures, dtype=float))
     edges = [0]
     kept: set[int] = set()
-    far = _far(values, level)
     for seen in range(2 * FEWEST, len(values) + 1):
-        if far[seen - edges[-1]]:
-            at = _split(values[:seen], edges, edges[-1], seen, level, level)
-            if at is not None:
-                edges.append(at)
-                far = _far(values[at:], level)
+        at = _split(values[:seen], edges, edges[-1], seen, level, level)
+        if at is not None:
+            edges.append(at)
         newest = edges[-1]
         if newest and newest not in kept and _p_at(values[:seen], edges) < lasting:
             kept.add(newest)
@@ -230,42 +225,18 @@ def _ordinals(values: np.ndarray) -> np.ndarray:
     return places
 
 
-def _spread(before: np.ndarray, count: np.ndarray | int) -> np.ndarray:
+def _spread(before: np.ndarray, count: int) -> np.ndarray:
     """Return the standard deviation of the rank sum of the first `before` of `count` nights."""
     return np.asarray(np.sqrt(before * (count - before) * (count + 1) / 12))
 
 
-def _least_distance(before: np.ndarray, count: np.ndarray | int, level: float) -> np.ndarray:
+def _least_distance(before: np.ndarray, count: int, level: float) -> np.ndarray:
     """Return the distance, in standard deviations, below which the rank sum of the first `before`
     of `count` nights is not asked for its p, at least _LEAST_DISTANCE. Of the exact test, a p of
     SIGNIFICANT is the nearer, the fewer nights are on one side; this is a little below all of
     them."""
     few = np.clip(np.minimum(before, count - before), 1, None)
     return np.asarray(np.maximum(_LEAST_DISTANCE, -ndtri(level / 2) - 1 / 6 - 4.2 / few))
-
-
-def _far(values: np.ndarray, level: float) -> np.ndarray:
-    """Return for each number of nights, from 0 on, whether _split may find a split of the first so
-    many: whether one is _least_distance away. That takes a tenth of the time of asking _split."""
-    count, places = len(values), _ordinals(values)
-    # A row for each number of nights, a column for each night: its rank among so many.
-    ranks = np.cumsum(places[:, None] <= places, axis=0, dtype=np.int32)
-    expected, limit = _twice(math.ceil(count / _ROUNDED_TO) * _ROUNDED_TO, level)
-    apart = np.abs(2 * np.cumsum(ranks, axis=1) - expected[:count, :count])
-    return np.append(False, (apart >= limit[:count, :count]).any(axis=1))
-
-
-@lru_cache(maxsize=64)
-def _twice(most: int, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return twice what the rank sum of the nights up to each one should be, and twice the distance
-    from that at which a split is far: for each number of nights up to the most, a row each."""
-    before = np.arange(1, most + 1)
-    counts = before[:, None]
-    is_split = (before >= FEWEST) & (before <= counts - FEWEST)
-    # A little less, so that rounding leaves no split out: _split has the last word.
-    split = np.where(is_split, before, 1)
-    far = 2 * (_least_distance(split, counts, level) - 1e-6) * _spread(split, counts)
-    return before * (counts + 1), np.where(is_split, far.astype(int), np.iinfo(int).max)
 
 
 def rank_test(before: np.ndarray, after: np.ndarray, exact_up_to: int = _EXACT_UP_TO) -> float:

@@ -38,7 +38,13 @@ _LATE_DAYS = 1
 # tenth of the height.
 SPAN = (90.0, 110.0)
 # The channels of a date, whatever the time zone of the browser, and of the address of its session.
-_NIGHT = plots.field("night", "temporal", axis={"title": None}, timeUnit="utcyearmonthdate")
+_NIGHT = plots.field(
+    "night",
+    "temporal",
+    axis={"title": None},
+    timeUnit="utcyearmonthdate",
+    scale={"padding": 8},
+)
 _PAGE = plots.field("page", "nominal")
 
 

@@ -160,23 +160,6 @@ def test_what_was_written_is_read_back(tmp_path):
     assert read_history(tmp_path) == ([made], [])
 
 
-def test_a_raw_result_of_format_2_is_read(tmp_path):
-    made = raw_result(speeds={("vgg_16_s", 1): [100.5, 99.25]})
-    path = written(tmp_path, made)
-    head = ("session", "fingerprint", "compiler")
-    series = {"model": "vgg_16_s", "replica": made.results[0].replica, "world_size": 1}
-    series["samples_per_second"] = [100.5, 99.25]
-    old = {
-        **{name: json.loads(path.read_text())[name] for name in head},
-        "format": 2,
-        "measured_at": f"{made.written_at.isoformat()}",
-        "series": [series],
-        "machine": made.machine,
-    }
-    path.write_text(json.dumps(old))
-    assert read_raw(path) == replace(made, minutes=0.0)
-
-
 @pytest.mark.parametrize(
     ("change", "why"),
     [
