@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +20,6 @@ from hvdperf.worker import training
 from tests.support.training import all_finite, gradients, parameters, shapes
 
 ROOT = Path(inputs.__file__).parents[3]
-
-
-def imported_by(statement: str) -> set[str]:
-    """The top-level modules that a fresh interpreter has after that statement."""
-    program = f"{statement}; import sys; print(*{{name.split('.')[0] for name in sys.modules}})"
-    result = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return set(result.stdout.split())
-
-
-def test_registries_import_neither_tensorflow_nor_numpy():
-    loaded = imported_by("import hvdperf.models.registry, hvdperf.models.inputs")
-    assert "hvdperf" in loaded
-    assert not loaded & {"tensorflow", "keras", "horovod", "numpy"}
 
 
 def test_unknown_network_lists_the_known_and_suggests_the_closest():

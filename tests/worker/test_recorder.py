@@ -736,30 +736,21 @@ def test_batches_that_are_arguments_are_compared_unless_a_data_set_gives_them(wo
 # A GPU that runs behind ---------------------------------------------------------------------------
 
 
-def test_a_gpu_that_runs_behind_is_let_end_now_and_then(world: World) -> None:
+def test_a_gpu_that_runs_behind_is_let_end_now_and_then_and_less_often_later(world: World) -> None:
     world.gpus = 1
     train = world.training(size=1)
-    world.run(train, 16)
-    assert world.synced == 1, "at the sixteenth step"
-    world.run(train, 1)
-    steps = steps_of(world.end())
-    assert steps.alone is not None
-    assert np.allclose(steps.alone, [(0.1, 0.6)])
-    # The wait for the GPU is no time of the script's own.
-    assert [row.elsewhere for row in steps.rows] == pytest.approx([0.0] * 16 + [0.5])
-    assert (steps.summed, round(steps.sums, 6)) == (13, 13 * 0.5 + 0.5), "one wait"
-
-
-def test_a_gpu_is_let_end_less_often_later_on(world: World) -> None:
-    world.gpus = 1
-    train = world.training(size=1)
-    for count, synced in (8 * 16 + 1, 16), (126, 16), (2, 18):
+    # At the sixteenth step, and after it.
+    for count, synced in (16, 1), (1, 2), (7 * 16, 16), (126, 16), (2, 18):
         world.run(train, count)
         assert world.synced == synced
     steps = steps_of(world.end())
     assert steps.alone is not None
     assert len(steps.alone) == 9
-    assert steps.summed == 256 - 16
+    assert np.allclose(steps.alone[0], (0.1, 0.6))
+    # The wait for the GPU is no time of the script's own.
+    assert [row.elsewhere for row in steps.rows[:17]] == pytest.approx([0.0] * 16 + [0.5])
+    # All waits but the first one, and the one of the step after the last.
+    assert (steps.summed, round(steps.sums, 6)) == (240, 240 * 0.5 + 16 * 0.5)
 
 
 def test_a_tensor_that_the_script_reads_waits_for_its_gpu(world: World) -> None:
