@@ -8,7 +8,7 @@ JSON object on stdout. A night's process, which never imports TensorFlow, starts
 from __future__ import annotations
 
 import json
-import time
+import timeit
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -149,7 +149,7 @@ def _unit(device: str, name: str) -> Unit:
 
     def run() -> float:
         with tf.device(device):
-            wait_for(work.run())
+            _do(work)
         return work.amount
 
     return run
@@ -194,9 +194,9 @@ def works() -> dict[str, Work]:
     }
 
 
-def wait_for(result: Any) -> None:
-    """Wait until a tensor is there: reading an element waits for the GPU."""
-    tf.reshape(result, [-1])[0].numpy()
+def _do(work: Work) -> None:
+    """Do some work, and wait for its end: reading an element of a tensor waits for the GPU."""
+    tf.reshape(work.run(), [-1])[0].numpy()
 
 
 def main() -> None:
@@ -207,18 +207,10 @@ def main() -> None:
     for index in range(len(_gpus())):
         with tf.device(f"GPU:{index}"):
             for name, work in works().items():
-                found[f"GPU {index} {name}"] = work.amount / _seconds(work.run)
+                # The first time warms up.
+                seconds = timeit.repeat(partial(_do, work), number=1, repeat=1 + _REPEATS)[1:]
+                found[f"GPU {index} {name}"] = work.amount / median(seconds)
     print(json.dumps(found))
-
-
-def _seconds(work: Callable[[], Any]) -> float:
-    """Return the median time of some work on the GPU, after a first time that warms up."""
-    found = []
-    for _ in range(1 + _REPEATS):
-        begun = time.perf_counter()
-        wait_for(work())
-        found.append(time.perf_counter() - begun)
-    return median(found[1:])
 
 
 if __name__ == "__main__":

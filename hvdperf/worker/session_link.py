@@ -52,11 +52,6 @@ def _raise() -> None:
     raise InjectedFault("injected fault: this rank raises")
 
 
-def _hang() -> None:
-    while True:
-        time.sleep(3600)
-
-
 # Bytes that a leaking rank keeps at every step.
 LEAK_BYTES = 1 << 20
 
@@ -64,7 +59,7 @@ _ACTS: dict[str, Callable[[], None]] = {
     "raise": _raise,
     "exit": lambda: os._exit(3),
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
-    "hang": _hang,
+    "hang": lambda: time.sleep(1e8),
 }
 
 

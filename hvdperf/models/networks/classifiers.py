@@ -15,19 +15,10 @@ normalisation makes hundreds of gradients of a few hundred bytes each.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from tensorflow import keras
-
-
-def alexnet(image_size: int, classes: int) -> keras.Model:
-    """Build [n, s, s, 3] -> [n, classes]; made for 227 px, s >= 67."""
-    return _alexnet(image_size, classes, width=64, dense=4096)
-
-
-def alexnet_s(image_size: int, classes: int) -> keras.Model:
-    """Build [n, s, s, 3] -> [n, classes]; a quarter of the width, made for 67 px, s >= 67."""
-    return _alexnet(image_size, classes, width=16, dense=1024)
 
 
 def _alexnet(image_size: int, classes: int, width: int, dense: int) -> keras.Model:
@@ -48,6 +39,11 @@ def _alexnet(image_size: int, classes: int, width: int, dense: int) -> keras.Mod
     return keras.Model(images, keras.layers.Dense(classes)(x))
 
 
+# Made for 227 px, and with a quarter of the width for 67 px; s >= 67.
+alexnet = partial(_alexnet, width=64, dense=4096)
+alexnet_s = partial(_alexnet, width=16, dense=1024)
+
+
 D = (2, 2, 3, 3, 3)
 E = (2, 2, 4, 4, 4)
 
@@ -60,26 +56,6 @@ def of_keras(application: Any, image_size: int, classes: int) -> keras.Model:
         classes=classes,
         classifier_activation=None,
     )
-
-
-def vgg_16(image_size: int, classes: int) -> keras.Model:
-    """Build [n, s, s, 3] -> [n, classes]; 224 px in the paper, s >= 32."""
-    return of_keras(keras.applications.VGG16, image_size, classes)
-
-
-def vgg_19(image_size: int, classes: int) -> keras.Model:
-    """Build [n, s, s, 3] -> [n, classes]; 224 px in the paper, s >= 32."""
-    return of_keras(keras.applications.VGG19, image_size, classes)
-
-
-def vgg_16_s(image_size: int, classes: int) -> keras.Model:
-    """Build [n, s, s, 3] -> [n, classes]; an eighth of the width, made for 32 px, s >= 32."""
-    return vgg(image_size, classes, D, width=8, dense=1024)
-
-
-def vgg_19_s(image_size: int, classes: int) -> keras.Model:
-    """Build [n, s, s, 3] -> [n, classes]; an eighth of the width, made for 32 px, s >= 32."""
-    return vgg(image_size, classes, E, width=8, dense=1024)
 
 
 def vgg(
@@ -103,35 +79,14 @@ def vgg(
     return keras.Model(images, keras.layers.Dense(classes)(x))
 
 
+# 224 px in the paper, and with an eighth of the width for 32 px; s >= 32.
+vgg_16 = partial(of_keras, keras.applications.VGG16)
+vgg_19 = partial(of_keras, keras.applications.VGG19)
+vgg_16_s = partial(vgg, convolutions=D, width=8, dense=1024)
+vgg_19_s = partial(vgg, convolutions=E, width=8, dense=1024)
+
+
 _BATCH_NORM_EPSILON = 1.001e-5  # that of keras.applications
-
-
-def resnet_50(image_size: int, classes: int) -> keras.Model:
-    """Build [n, s, s, 3] -> [n, classes]; v1, 224 px in the paper, s >= 32."""
-    return of_keras(keras.applications.ResNet50, image_size, classes)
-
-
-def resnet_v2_101(image_size: int, classes: int) -> keras.Model:
-    """Build [n, s, s, 3] -> [n, classes]; v2, 224 px in the paper, s >= 32."""
-    return of_keras(keras.applications.ResNet101V2, image_size, classes)
-
-
-def resnet_50_s(image_size: int, classes: int) -> keras.Model:
-    """Build [n, s, s, 3] -> [n, classes]; v2 with one bottleneck per stage and a quarter of the
-    width, made for 32 px."""
-    return resnet_v2(image_size, classes, (1, 1, 1, 1), width=16)
-
-
-def resnet_v2_101_s(image_size: int, classes: int) -> keras.Model:
-    """Build [n, s, s, 3] -> [n, classes]; v2 with two bottlenecks per stage and a quarter of the
-    width, made for 32 px."""
-    return resnet_v2(image_size, classes, (2, 2, 2, 2), width=16)
-
-
-def resnet_v2_101_t(image_size: int, classes: int) -> keras.Model:
-    """Build [n, s, s, 3] -> [n, classes]; v2 with all bottlenecks and a quarter of the width, made
-    for 32 px."""
-    return resnet_v2(image_size, classes, (3, 4, 23, 3), width=16)
 
 
 def resnet_v2(image_size: int, classes: int, depths: Sequence[int], width: int) -> keras.Model:
@@ -172,3 +127,12 @@ def _bottleneck(x: Any, width: int, stride: int, widen: bool) -> Any:
 def _normalised(x: Any) -> Any:
     x = keras.layers.BatchNormalization(epsilon=_BATCH_NORM_EPSILON)(x)
     return keras.layers.ReLU()(x)
+
+
+# 224 px in the paper; s >= 32.
+resnet_50 = partial(of_keras, keras.applications.ResNet50)
+resnet_v2_101 = partial(of_keras, keras.applications.ResNet101V2)
+# v2 with one bottleneck per stage, with two, or with all, and a quarter of the width; for 32 px.
+resnet_50_s = partial(resnet_v2, depths=(1, 1, 1, 1), width=16)
+resnet_v2_101_s = partial(resnet_v2, depths=(2, 2, 2, 2), width=16)
+resnet_v2_101_t = partial(resnet_v2, depths=(3, 4, 23, 3), width=16)

@@ -7,6 +7,7 @@ one for each network.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tensorflow import keras
@@ -16,28 +17,23 @@ _SMALLEST = 16
 _GRID = 4  # pixels a side of the grid that a generator starts from
 
 
-def dcgan(image_size: int, classes: int) -> tuple[keras.Model, keras.Model]:
+def _dcgan(image_size: int, classes: int, width: int) -> tuple[keras.Model, keras.Model]:
     """Build (generator, discriminator): [n, 100] -> [n, s, s, 3], [n, s, s, 3] -> logits [n, 1].
 
-    s is 64 px in the paper. The images are in -1..1. classes is not used: an image is real or not.
-    Raises ValueError unless s is a power of two, 16 or more.
+    The images are in -1..1. classes is not used: an image is real or not. width: number of channels
+    of the layer next to the image. Raises ValueError unless s is a power of two, 16 or more.
     """
-    return _dcgan(image_size, width=128)
-
-
-def dcgan_s(image_size: int, classes: int) -> tuple[keras.Model, keras.Model]:
-    """Build the networks of `dcgan` with a sixteenth of the width; made for 64 px."""
-    return _dcgan(image_size, width=8)
-
-
-def _dcgan(image_size: int, width: int) -> tuple[keras.Model, keras.Model]:
-    """Build both networks. width: number of channels of the layer next to the image."""
     if image_size < _SMALLEST or image_size & (image_size - 1):
         raise ValueError(f"image size {image_size}: it must be a power of two, 16 or more")
     doublings = (image_size // _GRID).bit_length() - 1
     # Four at 64 px: 128, 256, 512 and 1024 channels on grids of 32, 16, 8 and 4 pixels.
     channels = [width * 2**i for i in range(doublings)]
     return _generator(channels[::-1]), _discriminator(image_size, channels)
+
+
+# 64 px in the paper, and a sixteenth of the width for as many.
+dcgan = partial(_dcgan, width=128)
+dcgan_s = partial(_dcgan, width=8)
 
 
 def _generator(channels: list[int]) -> keras.Model:

@@ -79,16 +79,6 @@ STAGES: tuple[tuple[Module, ...], ...] = (
 )
 
 
-def googlenet(image_size: int, classes: int) -> keras.Model:
-    """Build [n, s, s, 3] -> [n, classes]; 224 px in the paper."""
-    return _googlenet(image_size, classes, STAGES, thinner=1)
-
-
-def googlenet_s(image_size: int, classes: int) -> keras.Model:
-    """Build [n, s, s, 3] -> [n, classes] of 3a, 4a and 5a at a quarter of the width, for 64 px."""
-    return _googlenet(image_size, classes, [stage[:1] for stage in STAGES], thinner=4)
-
-
 def _googlenet(
     image_size: int, classes: int, stages: Sequence[Sequence[Module]], thinner: int
 ) -> keras.Model:
@@ -117,6 +107,11 @@ def _biased(thinner: int, x: Any, channels: int, height: int, width: int, stride
     return keras.layers.Conv2D(
         channels // thinner, size, strides, padding="same", activation="relu"
     )(x)
+
+
+# 224 px in the paper, and 3a, 4a and 5a at a quarter of the width, for 64 px.
+googlenet = partial(_googlenet, stages=STAGES, thinner=1)
+googlenet_s = partial(_googlenet, stages=[stage[:1] for stage in STAGES], thinner=4)
 
 
 def _normalised(
@@ -189,17 +184,6 @@ def _block_b_v3(inner: int) -> Step:
     ]
 
 
-def inception_v3(image_size: int, classes: int) -> keras.Model:
-    """Build [n, s, s, 3] -> [n, classes]; 299 px in the paper, s >= 75."""
-    return of_keras(keras.applications.InceptionV3, image_size, classes)
-
-
-def inception_v3_s(image_size: int, classes: int) -> keras.Model:
-    """Build [n, s, s, 3] -> [n, classes] of one block of each kind at a quarter of the width; made
-    for 75 px."""
-    return inception_v3_of(image_size, classes, A[:1], B[:1], 1, thinner=4)
-
-
 def inception_v3_of(
     image_size: int,
     classes: int,
@@ -215,6 +199,11 @@ def inception_v3_of(
     steps = [*_STEM_V3, *map(_block_a_v3, blocks_a), _REDUCTION_A_V3]
     steps += [*map(_block_b_v3, blocks_b), _REDUCTION_B_V3, *[_BLOCK_C_V3] * blocks_c]
     return _classifier(partial(_normalised, thinner, 0.99), image_size, classes, steps)
+
+
+# 299 px in the paper, and one block of each kind at a quarter of the width, for 75 px; s >= 75.
+inception_v3 = partial(of_keras, keras.applications.InceptionV3)
+inception_v3_s = partial(inception_v3_of, blocks_a=A[:1], blocks_b=B[:1], blocks_c=1, thinner=4)
 
 
 # Inception-v4, with the shapes at 299 px -------------------------------------------------------
@@ -258,16 +247,6 @@ _BLOCK_C_V4: Step = [  # figure 6
 ]
 
 
-def inception_v4(image_size: int, classes: int) -> keras.Model:
-    """Build [n, s, s, 3] -> [n, classes]; 299 px in the paper, s >= 75."""
-    return _inception_v4(image_size, classes, blocks=(4, 7, 3), thinner=1)
-
-
-def inception_v4_s(image_size: int, classes: int) -> keras.Model:
-    """Build [n, s, s, 3] -> [n, classes] of blocks 1-1-1 at a quarter of the width, for 75 px."""
-    return _inception_v4(image_size, classes, blocks=(1, 1, 1), thinner=4)
-
-
 def _inception_v4(
     image_size: int, classes: int, blocks: tuple[int, int, int], thinner: int
 ) -> keras.Model:
@@ -276,3 +255,8 @@ def _inception_v4(
     steps += [*[_BLOCK_B_V4] * b, _REDUCTION_B_V4, *[_BLOCK_C_V4] * c]
     conv = partial(_normalised, thinner, 0.9997)
     return _classifier(conv, image_size, classes, steps, dropout=0.2)
+
+
+# 299 px in the paper, and blocks 1-1-1 at a quarter of the width, for 75 px; s >= 75.
+inception_v4 = partial(_inception_v4, blocks=(4, 7, 3), thinner=1)
+inception_v4_s = partial(_inception_v4, blocks=(1, 1, 1), thinner=4)

@@ -13,6 +13,7 @@ embedding.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tensorflow import keras
@@ -20,41 +21,9 @@ from tensorflow import keras
 LAYERS = 2
 
 
-def lstm_ptb_small(length: int, vocabulary: int) -> keras.Model:
-    """Build the paper's small model, which is not regularised; length 20, vocabulary 10,000 there.
-
-    int32 [n, length] -> [n, length, vocabulary].
-    """
-    return _lstm(length, vocabulary, units=200, dropout=0.0, spread=0.1)
-
-
-def lstm(length: int, vocabulary: int) -> keras.Model:
-    """Build the paper's medium model; length 35, vocabulary 10,000 there.
-
-    int32 [n, length] -> [n, length, vocabulary].
-    """
-    return _lstm(length, vocabulary, units=650, dropout=0.5, spread=0.05)
-
-
-def lstm_ptb_large(length: int, vocabulary: int) -> keras.Model:
-    """Build the paper's large model; length 35, vocabulary 10,000 there.
-
-    int32 [n, length] -> [n, length, vocabulary].
-    """
-    return _lstm(length, vocabulary, units=1500, dropout=0.65, spread=0.04)
-
-
-def lstm_s(length: int, vocabulary: int) -> keras.Model:
-    """Build the medium model with 128 units; made for length 20 and vocabulary 2,000.
-
-    int32 [n, length] -> [n, length, vocabulary].
-    """
-    return _lstm(length, vocabulary, units=128, dropout=0.5, spread=0.05)
-
-
 def _lstm(length: int, vocabulary: int, units: int, dropout: float, spread: float) -> keras.Model:
-    """Build a model whose parameters start in -spread..spread. The embedding's gradient is
-    tf.IndexedSlices."""
+    """Build int32 [n, length] -> [n, length, vocabulary] whose parameters start in -spread..spread.
+    The embedding's gradient is tf.IndexedSlices."""
 
     def initial() -> Any:
         # A new initializer per tensor: in Keras 2 a second use would give the same numbers again.
@@ -82,30 +51,22 @@ def _dropped(x: Any, rate: float) -> Any:
     return keras.layers.Dropout(rate)(x) if rate else x
 
 
+# The paper's models: small, which is not regularised (length 20), medium and large (length 35), of
+# 10,000 words each; and the medium one with 128 units, made for length 20 and 2,000 words.
+lstm_ptb_small = partial(_lstm, units=200, dropout=0.0, spread=0.1)
+lstm = partial(_lstm, units=650, dropout=0.5, spread=0.05)
+lstm_ptb_large = partial(_lstm, units=1500, dropout=0.65, spread=0.04)
+lstm_s = partial(_lstm, units=128, dropout=0.5, spread=0.05)
+
+
 HEADS = 4
 _WIDENING = 4  # the feed-forward layer's inner width, in widths of the network
 _EPSILON = 1e-5
 
 
-def transformer(length: int, vocabulary: int) -> keras.Model:
-    """Build a model of four layers of width 256; made for length 64 and vocabulary 8,000.
-
-    int32 [n, length] -> [n, length, vocabulary].
-    """
-    return _transformer(length, vocabulary, layers=4, width=256)
-
-
-def transformer_s(length: int, vocabulary: int) -> keras.Model:
-    """Build a model of two layers of width 64; made for length 32 and vocabulary 2,000.
-
-    int32 [n, length] -> [n, length, vocabulary].
-    """
-    return _transformer(length, vocabulary, layers=2, width=64)
-
-
 def _transformer(length: int, vocabulary: int, layers: int, width: int) -> keras.Model:
-    """Build a model whose logits at t depend on the tokens up to t. The embedding's gradient is
-    tf.IndexedSlices."""
+    """Build int32 [n, length] -> [n, length, vocabulary], whose logits at t depend on the tokens up
+    to t. The embedding's gradient is tf.IndexedSlices."""
     tokens = keras.Input((length,), dtype="int32")
     x = keras.layers.Embedding(vocabulary, width)(tokens)
     x = _Positions()(x)
@@ -113,6 +74,11 @@ def _transformer(length: int, vocabulary: int, layers: int, width: int) -> keras
         x = keras.layers.Add()([x, _attended(_normalised(x), width)])
         x = keras.layers.Add()([x, _fed_forward(_normalised(x), width)])
     return keras.Model(tokens, keras.layers.Dense(vocabulary)(_normalised(x)))
+
+
+# Made for length 64 and 8,000 words, and for length 32 and 2,000 words.
+transformer = partial(_transformer, layers=4, width=256)
+transformer_s = partial(_transformer, layers=2, width=64)
 
 
 class _Positions(keras.layers.Layer):
