@@ -77,21 +77,21 @@ def report_sessions(sessions: Sequence[Path], request: ReportRequest) -> int:
     """Write the report of sessions, or of the newest one; return the exit status."""
     points = request.points()
     directory, *others = sessions or [newest_session(request.results or RESULTS)]
-    sources = read_sources(directory, others)
-    if sources.archive.session is None and not sources.archive.cases:
-        why = next(iter(sources.archive.left_out), "it holds no document of a session")
+    archive, earlier = read_sources(directory, others)
+    if archive.session is None and not archive.cases:
+        why = next(iter(archive.left_out), "it holds no document of a session")
         raise UserError(f"{shown(directory)}: nothing to report: {why}; give results/runs/...")
     if request.figures is not None:
-        for told in sources.left_out:
+        for told in archive.left_out:
             complain(told)
         form = request.format_ or paper.FORMATS[0]
-        archives = [sources.archive, *map(read_session, request.with_)]
+        archives = [archive, *map(read_session, request.with_)]
         print(write_paper(archives, form, points, Path(request.figures)))
         return 0
     name = directory.resolve().name + (f"-and-{len(others)}-more" if others else "")
     place = results_of(directory) / "report" / name
-    status = _written(session_report(sources), request.format_, request.out, place)
-    return status if sources.archive.cases else REFUSED
+    status = _written(session_report(archive, earlier), request.format_, request.out, place)
+    return status if archive.cases else REFUSED
 
 
 def compare_sessions(

@@ -14,7 +14,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC
 from functools import partial
 from pathlib import Path
@@ -45,19 +45,6 @@ from hvdperf.stats import Interval
 from hvdperf.verdict import ALPHA, Verdict, decide, is_bounded, undecided, worst
 
 
-@dataclass(frozen=True)
-class Sources:
-    """The data of a report.
-
-    archive: the session. earlier: session.json of the last session before it with the same profile
-    and settings; None if there is none. left_out: a line for each file that could not be read.
-    """
-
-    archive: Archive
-    earlier: SessionDocument | None
-    left_out: tuple[str, ...]
-
-
 def results_of(session: Path) -> Path:
     """Return the results that a session, or a run of a script, belongs to: the directory that holds
     its runs/ or scripts/, as --results named it. Return the project's own results for one outside
@@ -78,14 +65,17 @@ def newest_session(results: Path) -> Path:
     return sessions[-1]
 
 
-def read_sources(directory: Path, others: Sequence[Path] = ()) -> Sources:
-    """Read the data of a report. directory: of the session. others: of those that are put together
-    with it. Raises UserError if there is no such session."""
+def read_sources(
+    directory: Path, others: Sequence[Path] = ()
+) -> tuple[Archive, SessionDocument | None]:
+    """Return the session of a report, and session.json of the last session before it with the same
+    profile and settings; None if there is none. directory: of the session. others: of those that
+    are put together with it. Raises UserError if there is no such session."""
     archive = read_session(directory)
     earlier, unreadable = _earlier(archive)
     if others:
         archive = pooled([archive, *map(read_session, others)])
-    return Sources(archive, earlier, (*archive.left_out, *unreadable))
+    return replace(archive, left_out=(*archive.left_out, *unreadable)), earlier
 
 
 def _earlier(archive: Archive) -> tuple[SessionDocument | None, list[str]]:
@@ -282,9 +272,9 @@ def by_session(archive: Archive) -> Section | None:
 # The report ------------------------------------------------------------------------------------
 
 
-def session_report(sources: Sources) -> Report:
-    """Return the report of a session. sources: have at least one document of the session."""
-    archive = sources.archive
+def session_report(archive: Archive, earlier: SessionDocument | None = None) -> Report:
+    """Return the report of a session, of which there is one document at least. earlier: of
+    `read_sources`."""
     cases, session, fingerprint = archive.cases, archive.session, archive.fingerprint
     together = [each.cases for each in archive.sessions]
     answers = [
@@ -304,23 +294,21 @@ def session_report(sources: Sources) -> Report:
         board.others(cases),
         board.trust(cases),
         machine.disturbance(session),
-        machine.section(fingerprint, session, sources.earlier),
+        machine.section(fingerprint, session, earlier),
     ]
     folded = (replace(each, explains=True) for each in explanations if each is not None)
-    return _report(archive, [*answers, *folded], sources.left_out)
+    return _report(archive, [*answers, *folded])
 
 
 def brief_report(archive: Archive, earlier: Archive | None = None) -> Report:
     """Return all of a session's report that a terminal shows, without reading a file. earlier: the
     session of --baseline."""
     sections = [part(archive.cases) for part in (wall_time.section, launches.steps)]
-    brief = _report(archive, [*sections, collectives.section(archive.cases)], ())
+    brief = _report(archive, [*sections, collectives.section(archive.cases)])
     return brief if earlier is None else beside(brief, earlier, archive)
 
 
-def _report(
-    archive: Archive, sections: Iterable[Section | None], left_out: tuple[str, ...]
-) -> Report:
+def _report(archive: Archive, sections: Iterable[Section | None]) -> Report:
     cases = archive.cases
     limits = "" if archive.session is None else archive.session.asked.thresholds.label
     profile = "" if archive.session is None else f"profile {archive.session.profile}, "
@@ -334,7 +322,7 @@ def _report(
         board=board.board(cases),
         notes=tuple(filter(None, map(board.note, board.ranked(cases)))),
         sections=named_apart(filter(None, sections)),
-        left_out=left_out,
+        left_out=archive.left_out,
         overview=board.overview(cases, limits, [each.cases for each in archive.sessions]),
         limits=limits,
         next_steps=() if archive.session is None else archive.session.next_steps,

@@ -39,7 +39,7 @@ DRAWN = "document.querySelectorAll('[data-drawn]').length"
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Report]:
     """The reports by name. "session": of one with every recorded case."""
     directory = recorded_session(tmp_path_factory.mktemp("results"))
-    session = session_report(read_sources(directory))
+    session = session_report(*read_sources(directory))
     return {"usual": USUAL, "hostile": hostile(), "session": session}
 
 

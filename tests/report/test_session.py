@@ -43,7 +43,7 @@ BAD = outcome(PARITY, [0.5] * 6, Band(0.9, 1.1), Verdict.FAIL)
 
 
 def report_of(directory: Path):
-    return session_report(read_sources(directory))
+    return session_report(*read_sources(directory))
 
 
 def test_a_session_has_its_sections(tmp_path):
@@ -158,22 +158,22 @@ def test_the_one_before_is_of_the_same_profile_and_what_cannot_be_read_is_named(
         return is_file(path)
 
     monkeypatch.setattr(Path, "is_file", refuse)
-    sources = read_sources(directory)
-    assert known(sources.earlier).session == "20260101T000000Z-1"
+    archive, earlier = read_sources(directory)
+    assert known(earlier).session == "20260101T000000Z-1"
     for name in names:
-        assert any(name in line for line in sources.left_out)
+        assert any(name in line for line in archive.left_out)
 
 
 @pytest.mark.parametrize("other", [{"inject": "cycle"}, {"against": []}, {"world_sizes": [2]}])
 def test_the_one_before_was_asked_the_same(tmp_path, other):
-    earlier = [session_of(tmp_path, BAD, name=f"2026010{day}T000000Z-1") for day in (1, 2)]
-    edit(earlier[1], other, "asked", only="session.json")
+    before = [session_of(tmp_path, BAD, name=f"2026010{day}T000000Z-1") for day in (1, 2)]
+    edit(before[1], other, "asked", only="session.json")
     directory = session_of(tmp_path, GOOD, name="20260103T000000Z-1")
-    sources = read_sources(directory)
-    assert known(sources.earlier).session == "20260101T000000Z-1"
-    assert sources.left_out == ()
-    (earlier[0] / "session.json").unlink()
-    assert read_sources(directory).earlier is None
+    archive, earlier = read_sources(directory)
+    assert known(earlier).session == "20260101T000000Z-1"
+    assert archive.left_out == ()
+    (before[0] / "session.json").unlink()
+    assert read_sources(directory)[1] is None
 
 
 def test_where_there_is_no_session_the_error_says_how_to_have_one(tmp_path):
@@ -182,22 +182,22 @@ def test_where_there_is_no_session_the_error_says_how_to_have_one(tmp_path):
 
 
 def test_figures_of_one_name_are_told_apart(tmp_path):
-    sources = read_sources(session_of(tmp_path, GOOD))
+    archive, _ = read_sources(session_of(tmp_path, GOOD))
     (case,) = recorded("memory-resnet_50_s-np2")
     shouted = of_workload(case, model="RESNET_50_S")
-    archive = replace(sources.archive, cases=(case, shouted))
-    names = [each.name for each in session_report(replace(sources, archive=archive)).figures]
+    archive = replace(archive, cases=(case, shouted))
+    names = [each.name for each in session_report(archive).figures]
     assert len(names) == len(set(names))
     assert sum(name.startswith("memory-") for name in names) == 2
 
 
 def test_whatever_is_about_a_network_is_found_by_choosing_it(tmp_path):
-    sources = read_sources(session_of(tmp_path, GOOD))
+    archive, _ = read_sources(session_of(tmp_path, GOOD))
     cases = recorded()
     # Where a network trains in two ways, what is said of each is labelled with the way.
     halves = [of_workload(case, precision="mixed_float16") for case in cases]
-    archive = replace(sources.archive, cases=(*cases, *halves))
-    report = session_report(replace(sources, archive=archive))
+    archive = replace(archive, cases=(*cases, *halves))
+    report = session_report(archive)
     on_the_board = {row["model"] for row in report.board.table.rows}
     tagged = [figure for figure in report.figures if "model" in figure.tags]
     assert {figure.tags["model"] for figure in tagged} <= on_the_board
@@ -353,13 +353,13 @@ def test_a_case_of_one_session_is_left_out_and_named(tmp_path):
 
 def test_a_report_of_several_shows_each(tmp_path):
     first, *others = (session_of(tmp_path, of_day(1), name=name) for name in DAYS[:3])
-    sources = read_sources(first, others)
-    shown = known(by_session(sources.archive))
+    archive, _ = read_sources(first, others)
+    shown = known(by_session(archive))
     assert_sound(shown)
     (row,) = shown.figures[0].table.rows
     assert row["sessions"] == 3
-    assert session_report(sources).sections
-    assert methods(sources.archive)
+    assert session_report(archive).sections
+    assert methods(archive)
 
 
 def test_cases_of_one_name_that_ask_another_thing_are_not_averaged(tmp_path):

@@ -65,7 +65,7 @@ def test_a_session_is_shown_later_as_at_its_end(tmp_path):
     outcomes = [case.outcome for case in recorded()]
     outcomes += [outcome(COMMUNICATION, (), None, Verdict.FAIL, "a rank died")]
     directory = session_of(tmp_path, *outcomes, slots=128, per_node=128)
-    later = terminal(session_report(read_sources(directory))).splitlines()
+    later = terminal(session_report(*read_sources(directory))).splitlines()
     assert later[0].startswith(f"hvdperf: profile smoke, session {directory.name}: 1 FAIL, ")
     assert later[2:] == shown(*outcomes)
     assert later[2:] == lines_of(brief_report(read_session(directory)))
