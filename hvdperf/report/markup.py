@@ -206,9 +206,9 @@ def _cell(text: str) -> str:
     return text if text == texts.NONE else code(text).replace("|", r"\|")
 
 
-def _short(text: str, most: int = _LONGEST_TEXT) -> str:
+def _short(text: str) -> str:
     text = texts.one_line(text)
-    return text if len(text) <= most else f"{text[: most - 3]}..."
+    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}..."
 
 
 def _block(*lines: str) -> str:

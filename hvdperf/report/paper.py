@@ -33,13 +33,12 @@ MOST_FIGURES = 6
 @dataclass(frozen=True)
 class Caption:
     """A figure of a paper. name: of its file. figure: the report's. questions: of its cases; () for
-    the throughput of all. low: key of the lower bounds in its table. title, text: with fields."""
+    the throughput of all. low: key of the lower bounds in its table. text: with fields."""
 
     name: str
     figure: str
     questions: tuple[Question, ...]
     low: str
-    title: str
     text: str
 
 
@@ -54,16 +53,15 @@ CAPTIONS = (
         "scaling-throughput",
         (),
         "samples_per_second_low",
-        "Throughput of training with Horovod over the number of ranks.",
-        f"{_BATCH} Thin dashed lines are the ideal, n times the throughput of one rank. "
-        "{intervals}",
+        f"Throughput of training with Horovod over the number of ranks. {_BATCH} Thin dashed lines "
+        "are the ideal, n times the throughput of one rank. {intervals}",
     ),
     Caption(
         "speedup",
         "scaling-weak-steady_state",
         _WEAK,
         "speedup_low",
-        "Speedup of weak scaling: samples/s of n ranks over samples/s of one rank.",
+        "Speedup of weak scaling: samples/s of n ranks over samples/s of one rank. "
         f"{_BATCH} {_IDEAL}",
     ),
     Caption(
@@ -72,8 +70,7 @@ CAPTIONS = (
         (Question.STRONG_SCALING,),
         "speedup_low",
         "Speedup of strong scaling: samples/s of n ranks over samples/s of one rank, where a batch "
-        "of {batch} is divided among the ranks.",
-        f"{{networks}} {_IDEAL}",
+        f"of {{batch}} is divided among the ranks. {{networks}} {_IDEAL}",
     ),
     Caption(
         "speedup-strong",
@@ -82,24 +79,23 @@ CAPTIONS = (
         "speedup_low",
         "Speedup of strong scaling: the wall time of one rank over that of n ranks, from graph "
         "tracing to the last step, where the steps, with a batch of {batch} on each rank, are "
-        "divided among the ranks.",
-        f"{{networks}} {_IDEAL}",
+        f"divided among the ranks. {{networks}} {_IDEAL}",
     ),
     Caption(
         "parity",
         "parity",
         (Question.PARITY,),
         "ratio_low",
-        "Speed of Horovod over that of MirroredStrategy on the same devices.",
-        f"{_BATCH} Right of the dashed line Horovod is faster. {{intervals}}",
+        f"Speed of Horovod over that of MirroredStrategy on the same devices. {_BATCH} Right of "
+        "the dashed line Horovod is faster. {intervals}",
     ),
     Caption(
         "communication",
         "communication",
         (Question.COMMUNICATION,),
         "share_low",
-        "Share of a training step that communication takes and computation does not hide.",
-        "It is 1 - the speed with the exchange of gradients / the speed without it. "
+        "Share of a training step that communication takes and computation does not hide. It is 1 "
+        "- the speed with the exchange of gradients / the speed without it. "
         f"{_BATCH} {{intervals}}",
     ),
     Caption(
@@ -107,7 +103,7 @@ CAPTIONS = (
         "wall_time-shares",
         (Question.WALL_TIME_WEAK,),
         "",
-        "Where the wall time of a training goes, from the launch of its processes to their end.",
+        "Where the wall time of a training goes, from the launch of its processes to their end. "
         "{networks} Every rank trains for {steps} steps with a batch of {batch}. Means over the "
         "ranks and {observations}.",
     ),
@@ -116,7 +112,7 @@ CAPTIONS = (
         "scaling-weak-efficiency",
         _WEAK,
         "efficiency_low",
-        "Efficiency of weak scaling: samples/s of n ranks over n times samples/s of one rank.",
+        "Efficiency of weak scaling: samples/s of n ranks over n times samples/s of one rank. "
         f"{_BATCH} {_IDEAL}",
     ),
 )
@@ -140,9 +136,8 @@ def paper_figures(first: Archive, *others: Archive) -> list[Figure]:
             figure = figures[caption.figure]
             # Of sessions that were put together, each is one observation.
             fields = _fields(caption, figure, cases, "session" if first.sessions else "round")
-            title, text = (part.format_map(fields) for part in (caption.title, caption.text))
-            says = f"{title} {text} {measured_on(first)}"
-            drawn[caption.name] = replace(figure, name=caption.name, title=title, says=says)
+            says = f"{caption.text.format_map(fields)} {measured_on(first)}"
+            drawn[caption.name] = replace(figure, name=caption.name, says=says)
     return list(drawn.values())[:MOST_FIGURES]
 
 
@@ -254,7 +249,7 @@ def _figure(name: str, cases: Sequence[Case], result: Field[Case], *behind: plot
         result,
     )
     x = plots.axis(found, result.columns[0].key, scale={"zero": not behind})
-    return Figure(name, "", "", found, plots.interval(found, "model", x, "world_size", *behind))
+    return Figure(name, name, "", found, plots.interval(found, "model", x, "world_size", *behind))
 
 
 # Tables ----------------------------------------------------------------------------------------
