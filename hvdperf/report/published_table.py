@@ -114,9 +114,12 @@ def explain(table: Published) -> Explanation:
             f"{share:.2f} of what it does alone"
         )
     rows = _rows(sizes, times, speeds, a)
+    by_time, by_speed = (
+        {row.n: getattr(row, key) for row in rows} for key in ("by_time", "by_speed")
+    )
     misprints = [
-        *_misprints("time", {row.n: row.by_time for row in rows}, table.speedup_time_printed),
-        *_misprints("speed", {row.n: row.by_speed for row in rows}, table.speedup_speed_printed),
+        *_misprints("time", by_time, table.speedup_time_printed),
+        *_misprints("speed", by_speed, table.speedup_speed_printed),
     ]
     return Explanation(a, b, TIMES[units[0]], rows, misprints)
 
@@ -135,21 +138,14 @@ def _rows(
     sizes: Sequence[float], times: Sequence[float], speeds: Sequence[float], a: float
 ) -> list[Row]:
     rows = []
-    alone, halves = times[0], (half_unit(times), half_unit(speeds))
     for size, t, speed in zip(sizes, times, speeds, strict=True):
         n = int(size)
         # What a single replica has is a figure divided by itself.
-        of_times, of_speeds = halves if n > 1 else (0.0, 0.0)
-        by_speed = _ratio(speed, speeds[0], of_speeds, n)
-        rows.append(
-            Row(
-                n,
-                _ratio(alone, t, of_times),
-                by_speed,
-                _ratio(alone - a, t - a, of_times, 1 / n),
-                lost=max(t - a, 0.0) * (1 - min(by_speed.value / n, 1.0)),
-            )
-        )
+        of_times, of_speeds = (half_unit(times), half_unit(speeds)) if n > 1 else (0.0, 0.0)
+        by_time, by_speed = _ratio(times[0], t, of_times), _ratio(speed, speeds[0], of_speeds, n)
+        without_fixed = _ratio(times[0] - a, t - a, of_times, 1 / n)
+        lost = max(t - a, 0.0) * (1 - min(by_speed.value / n, 1.0))
+        rows.append(Row(n, by_time, by_speed, without_fixed, lost))
     return rows
 
 
