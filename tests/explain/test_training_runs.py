@@ -177,29 +177,23 @@ def judged(shape: str, other: str = "", own_data: bool = False) -> Judgement:
 
 
 @pytest.mark.parametrize(
-    "shape", ["leak 1000", "leak 40", "leak 18", "pieces 200 20", "pieces 200 5", "later 100 0.5"]
+    ("verdict", "reason", "shapes"),
+    [
+        (Verdict.FAIL, "", ["leak 1000", "leak 40", "leak 18"]),
+        (Verdict.FAIL, "", ["pieces 200 20", "pieces 200 5", "later 100 0.5"]),
+        # A cache that is full.
+        (Verdict.PASS, "and not since", ["cache 800 0.2", "cache 800 0.5", "cache 800 0.8"]),
+        (Verdict.PASS, "", ["nothing"]),
+        # Growth that slows down.
+        (Verdict.INCONCLUSIVE, "run longer", ["cache 800 0.9", "saturating 300 0.3"]),
+        (Verdict.INCONCLUSIVE, "run longer", ["cache_and_leak 300 25"]),
+    ],
 )
-def test_a_leak_fails(shape):
-    assert judged(shape).verdict is Verdict.FAIL
-
-
-@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
-def test_a_cache_that_is_full_passes_with_the_reason(share):
-    judgement = judged(f"cache 800 {share}")
-    assert judgement.verdict is Verdict.PASS
-    assert judgement.reason
-
-
-def test_a_run_without_growth_needs_no_reason():
-    judgement = judged("nothing")
-    assert (judgement.verdict, judgement.reason) == (Verdict.PASS, "")
-
-
-@pytest.mark.parametrize("shape", ["cache 800 0.9", "saturating 300 0.3", "cache_and_leak 300 25"])
-def test_growth_that_slows_down_is_open(shape):
-    judgement = judged(shape)
-    assert judgement.verdict is Verdict.INCONCLUSIVE
-    assert "run longer" in judgement.reason
+def test_a_leak_fails_and_a_cache_passes_once_it_is_full(verdict, reason, shapes):
+    for judgement in map(judged, shapes):
+        assert judgement.verdict is verdict
+        assert reason in judgement.reason
+        assert bool(judgement.reason) is bool(reason)
 
 
 def test_growth_after_a_cache_is_full_is_a_leak():
