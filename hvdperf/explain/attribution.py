@@ -314,11 +314,10 @@ def attribute_slow_start(phase: str, launches: Sequence[Launch], hosts: Hosts = 
         return attribution_of([_of_start(phase, 0.0, None, starts)])
     known = (each for each in earlier if each in starts[0][0])
     causes = [_of_start(each, math.inf, group, starts) for each in known]
-    seconds = [(each.seconds or 0.0, each.others_seconds or 0.0) for each in causes]
-    late, (own, others) = max(
-        zip(causes, seconds, strict=True), key=lambda each: each[1][0] - each[1][1]
-    )
-    return attribution_of([replace(late, share=own / others - 1.0) if own and others else late])
+    late = max(causes, key=lambda each: (each.seconds or 0.0) - (each.others_seconds or 0.0))
+    if late.seconds and late.others_seconds:
+        late = replace(late, share=late.seconds / late.others_seconds - 1.0)
+    return attribution_of([late])
 
 
 def attribute_start(phase: str, pairs: Sequence[Pair], hosts: Hosts = ()) -> Attribution:
