@@ -185,12 +185,22 @@ def test_what_limits_is_the_term_that_takes_most() -> None:
 
 def test_slow_steps_are_blamed_on_the_rank_that_did_something_else_alone() -> None:
     saving = [[0.5 if number % 50 == 49 else BETWEEN, *SAME[1:]] for number in range(200)]
-    for own, rank in (([[SAME] * 200, saving], 1), ([saving] * 2, None)):
+    paused = [[6.0, *SAME[1:]] if number == 100 else own for number, own in enumerate(saving)]
+    usual = [SAME] * 200
+    for own, rank, count, is_told in (
+        ([usual, saving], 1, 4, False),
+        ([saving] * 2, None, 4, False),
+        # A pause is told from the slow steps.
+        ([usual, paused], 1, 5, True),
+    ):
         ranks = made(own)
         tail = known(ranks).tail
         assert tail is not None
-        assert (tail.rank, tail.term, tail.count) == (rank, Term.BETWEEN, 4)
-        assert "saving" in told(ranks)
+        assert (tail.rank, tail.term, tail.count) == (rank, Term.BETWEEN, count)
+        assert (2 * tail.longest > tail.share) is is_told
+        text = told(ranks)
+        assert "saving" in text
+        assert ("by the longest alone" in text) is is_told
 
 
 def test_a_pause_is_a_slow_step_and_changes_no_term() -> None:
@@ -202,17 +212,6 @@ def test_a_pause_is_a_slow_step_and_changes_no_term() -> None:
     assert parts.tail.count == 1
     assert sum(map(parts.share, TERMS)) + parts.tail.share == pytest.approx(1, abs=0.01)
     assert "1 slow steps" not in told(ranks)
-
-
-def test_a_pause_among_slow_steps_is_told_from_them() -> None:
-    saving = [[0.05 if number % 50 == 49 else BETWEEN, *SAME[1:]] for number in range(200)]
-    paused = [[6.0, *SAME[1:]] if number == 100 else own for number, own in enumerate(saving)]
-    for own, is_told in ((saving, False), (paused, True)):
-        ranks = made([[SAME] * 200, own])
-        parts = known(ranks)
-        assert parts.tail is not None
-        assert (2 * parts.tail.longest > parts.tail.share) is is_told
-        assert ("by the longest alone" in told(ranks)) is is_told
 
 
 def test_too_few_steps_are_told_as_such() -> None:
