@@ -49,9 +49,8 @@ def _told(cause: Cause, reference: str) -> str:
     of_step = cause.step_seconds is not None
     unit = 1000 if of_step else 1
 
-    def number(seconds: float, whole: float | None = None) -> str:
-        of = "" if whole is None else f" of {_number(unit * whole)}"
-        return f"{_number(unit * seconds)}{of}"
+    def number(*seconds: float | None) -> str:
+        return " of ".join(_number(unit * each) for each in seconds if each is not None)
 
     beside = []
     if cause.others_seconds is not None:

@@ -343,14 +343,10 @@ def _computing(
         for block in blocks
         if block.kind in (BlockKind.LOCAL, BlockKind.COMPUTE)
     ]
-    least = SHARE_OF_A_STEP * fmean(map(_step_seconds, steps))
+    least = SHARE_OF_A_STEP * fmean(own[-1][3] / len(own) for own in steps)
     if max(found) - min(found) > least and group_apart(rows) is not None:
         return found
     return [fmean(found)] * len(found)
-
-
-def _step_seconds(timestamps: StepTimestamps) -> float:
-    return timestamps[-1][3] / len(timestamps)
 
 
 def _inside(timestamps: StepTimestamps) -> float:
