@@ -96,10 +96,11 @@ perf: .forget-status env $(if $(DATA_DIR),,data) ## measure and judge: pytest pe
 report: env ## write the newest session, or ARGS=results/runs/..., as one page
 	@$(ACTIVATE); hvdperf report $(ARGS)
 
+# Four at a time keep two cores busy, since tests of several ranks and hosts wait for most of their time.
 # What lint finds is the same with every TensorFlow. Where there can be no browser the tests that need
 # one fail and say so; the others run. Python keeps what it has compiled, whatever the environment
 # says: otherwise each of the hundreds of processes that tests start would compile all of its modules.
-TESTS = $(ACTIVATE); bash ci/browser.sh || true; PYTHONDONTWRITEBYTECODE= pytest tests/ -n 3
+TESTS = $(ACTIVATE); bash ci/browser.sh || true; PYTHONDONTWRITEBYTECODE= pytest tests/ -n 4
 
 test: env $(if $(TF),,lint) ## check the suite itself: lint (not with TF=), then tests/ without the long ones
 	@$(TESTS) -m 'not long' $(ARGS)

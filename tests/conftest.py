@@ -85,7 +85,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Share the tests among workers (`-n 3`), a file or a group of files at a time.
+    """Share the tests among workers (`-n 4`), a file or a group of files at a time.
 
     (xdist's own groups have no effect in this release of pytest.)
     """

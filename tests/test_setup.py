@@ -324,7 +324,7 @@ def test_make_test_checks_before_it_tests(checkout: Path) -> None:
     script(checkout / "ci/lint.sh", "echo ci/lint.sh")
     size = "python -m tests.test_house"
     lint = ["ruff check", "ruff format --check", "mypy", "ci/lint.sh", size]
-    quick, everything = "pytest tests/ -n 3 -m not long", "pytest tests/ -n 3"
+    quick, everything = "pytest tests/ -n 4 -m not long", "pytest tests/ -n 4"
     assert make(checkout, "test").stdout.splitlines() == [*lint, quick]
     assert make(checkout, "test-all").stdout.splitlines() == [*lint, everything]
 
@@ -334,7 +334,7 @@ def test_make_test_leaves_lint_out_with_another_tensorflow(checkout: Path) -> No
     for name in ("ruff", "mypy", "pytest"):
         script(checkout / ".venv-tf2.15.1/bin" / name, f'echo {name} "$@"')
     lines = make(checkout, "test", "TF=2.15.1", "ARGS=-x").stdout.splitlines()
-    assert lines == ["pytest tests/ -n 3 -m not long -x"]
+    assert lines == ["pytest tests/ -n 4 -m not long -x"]
 
 
 @pytest.mark.parametrize("broken", ["ruff check", "ruff format --check", "mypy"])
