@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from hvdperf.paths import CACHE
 from tests.support.hosts import Hosts, two_hosts
 from tests.support.leftovers import ended
 from tests.support.whole_sessions import (
@@ -188,7 +189,8 @@ tf.io.write_file(f"relative-{{hvd.rank()}}.bin", "new")
     with two_hosts(tmp_path) as hosts:
         shell = {"OMPI_MCA_plm_rsh_agent": str(hosts.remote_shell)}
         command = [str(BIN / "hvdperf"), "run", *asked, "--", *ranks]
-        environment = {**environment_of_sessions(), **shell}
+        # All directories beside that of temporary files are mounted, and /tmp may have hundreds.
+        environment = {**environment_of_sessions(), **shell, "TMPDIR": str(CACHE)}
         process = hosts.start(
             "node1", ["sh", "-c", f'cd {own} && exec "$@"', "sh", *command], environment
         )
