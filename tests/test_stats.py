@@ -1,6 +1,6 @@
 import math
 import random
-from statistics import median
+from statistics import fmean, median
 
 import pytest
 import scipy.stats
@@ -11,6 +11,7 @@ from hvdperf.stats import (
     bound_depth,
     fewest_bounded,
     hodges_lehmann,
+    launch_variance,
     shift,
     spread,
     walsh_averages,
@@ -52,6 +53,15 @@ def test_spread_by_hand():
 def test_spread_estimates_a_standard_deviation():
     noise = random.Random(3)
     assert spread([noise.gauss(5.0, 0.2) for _ in range(5000)]) == pytest.approx(0.2, rel=0.05)
+
+
+def test_the_variance_between_launches_is_what_their_turns_do_not_explain():
+    noise = random.Random(7)
+    found = []
+    for _ in range(1000):
+        launches = [noise.gauss(0.0, 0.02) for _ in range(8)]
+        found.append(launch_variance([[noise.gauss(x, 0.02) for _ in range(5)] for x in launches]))
+    assert fmean(found) == pytest.approx(0.02**2, rel=0.1)
 
 
 @pytest.mark.parametrize(("m", "n"), [(4, 4), (6, 6), (6, 12), (24, 6)])

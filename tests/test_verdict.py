@@ -19,6 +19,7 @@ from hvdperf.verdict import (
     is_precise,
     judge,
     longer_side,
+    must_be,
     rounds_until_precise,
     smallest_detectable_effect,
     worst,
@@ -85,6 +86,8 @@ def test_the_limit_of_a_figure_is_the_one_that_decides():
     below, between = (Interval(x, x - 0.01, x + 0.01, 0.025, 8) for x in (0.9, 0.97))
     assert rule.limit(below) == rule.fail_below
     assert rule.limit(between) == rule.limit(None) == rule.pass_from
+    told = [must_be(Judgement(FAIL, each, rule, 8)) for each in (below, between)]
+    assert told == ["not < 0.98", ">= 0.95"]
 
 
 def test_five_rounds_far_above_the_floor_are_inconclusive_and_say_why():

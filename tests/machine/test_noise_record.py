@@ -34,7 +34,7 @@ def moments(correlation: float, rounds: int, sessions: int, seed: int = 1) -> Ro
     return sum(drawn, RoundMoments())
 
 
-@pytest.mark.parametrize("rounds", [3, 8])
+@pytest.mark.parametrize("rounds", [2, 3, 8])
 def test_short_sessions_give_an_unbiased_correlation_of_independent_rounds(rounds):
     found = moments(0.0, rounds, 4000)
     assert found.products / found.squares == pytest.approx(0.0, abs=0.03)

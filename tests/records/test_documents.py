@@ -241,7 +241,8 @@ def test_a_case_without_a_figure_has_a_row_too():
 @pytest.mark.parametrize("ask", [weak_scaling, parity, memory])
 def test_a_case_that_is_read_back_has_the_same_row(ask, ratios):
     measured = outcome(ask(WORKLOAD, 2), ratios, verdict=Verdict.INCONCLUSIVE, reason="why")
-    assert row_of(decode(encode(case_of(measured)), Case).outcome) == row_of(measured)
+    read = decode(encode(case_of(measured)), Case)
+    assert (read.reason, row_of(read.outcome)) == ("why", row_of(measured))
 
 
 def test_a_row_has_the_observations_that_are_numbers() -> None:

@@ -70,7 +70,7 @@ def test_the_machine_and_the_stack_are_in_it():
     [
         (MACHINE, {"smt": True}, {"smt": "on"}),
         (MACHINE, {"smt": None}, {"smt": None}),
-        (MACHINE, {"memory_mib": 64300}, {"memory_gib": 63}),
+        (MACHINE, {"memory_mib": 1048300}, {"memory_gib": 1024}),
         (STACK, {"tf32": False}, {"tf32": "off"}),
         (STACK, {"tf32": None}, {"tf32": None}),
         (STACK, {"python": "3.9.1", "nccl": "2.18.5"}, {"python": "3.9.1", "nccl": "2.18.5"}),

@@ -430,7 +430,7 @@ def test_the_exchanges_of_a_loop_without_a_function_are_its_steps(world: World) 
         horovod.allreduce(1.0)
     rank = world.end()
     steps = steps_of(rank)
-    assert (steps.name, steps.count) == ("a loop without tf.function", 5)
+    assert (steps.name, steps.count, steps.traces) == ("a loop without tf.function", 5, 1)
     assert [row.done - row.ready for row in steps.rows] == pytest.approx([0.25] * 5)
     assert [row.period for row in steps.rows[1:]] == pytest.approx([1.0] * 4)
     assert [(row.input, row.earlier) for row in steps.rows] == [(0.0, 0.0)] * 5
@@ -605,6 +605,11 @@ def batches(world: World, seconds: float = 0.05) -> Callable[..., Any]:
     """Return a function that gives the next batch of a data set."""
 
     class OwnedIterator:
+        def __init__(self, name: str) -> None:
+            # The batches of one are repeated without an end.
+            length = {"train": -1, "validate": 10}[name]
+            self._create_iterator(SimpleNamespace(cardinality=lambda: length))
+
         def _create_iterator(self, dataset: Any) -> Any:
             self.batch = None
 
@@ -616,7 +621,7 @@ def batches(world: World, seconds: float = 0.05) -> Callable[..., Any]:
     iterators: dict[str, Any] = {}
 
     def following(batch: Any, name: str = "train") -> Any:
-        iterator = iterators.setdefault(name, OwnedIterator())
+        iterator = iterators.setdefault(name, OwnedIterator(name))
         iterator.batch = batch
         return iterator._next_internal()
 
@@ -639,18 +644,22 @@ def test_waiting_for_a_batch_belongs_to_the_step_that_takes_it(world: World) -> 
     assert [row.input_within for row in steps.rows] == [0.0] * 12
     assert steps.samples == 32 * (6 * 1 + 6 * 2)
     content = zlib.crc32(np.full((1, 2), 3.0, "float32").tobytes())
-    assert rank.batches == (content,) * 12
+    assert (rank.batches, rank.epoch) == ((content,) * 12, 10)
 
 
 def test_a_batch_without_samples_or_of_another_thread_is_left_out(world: World) -> None:
     train, following = world.training(), batches(world)
     world.run(train, 2)
     following([Tensor()])
-    in_a_thread(following, [Tensor(32)])
+    batch = [Tensor(32)]
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(following, batch).result() is batch
     world.run(train, 1)
     rank = world.end()
     steps = steps_of(rank)
-    assert (steps.samples, rank.batches) == (0, ())
+    assert (steps.samples, rank.batches, rank.epoch) == (0, (), 0)
+    world.eager = False
+    assert following(batch) is batch, "in a graph that is no step"
     assert steps.rows[-1].input_outside == pytest.approx(0.05)
 
 
