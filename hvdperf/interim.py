@@ -128,7 +128,7 @@ def judge_pair(
     rule: Rule,
     looks: Sequence[int],
     noise: Noise | None,
-    forced: bool = False,
+    forced: bool,
 ) -> Judgement:
     """Judge two identical groups by their rounds so far; the arguments are those of judge_rounds.
 

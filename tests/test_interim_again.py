@@ -10,7 +10,10 @@ from hvdperf.interim import (
     EARLY_LOOKS,
     confidence_of_verdicts,
     early_interval,
+    early_shift,
+    judge_pair,
     judge_rounds,
+    looks_after,
     next_look,
 )
 from hvdperf.stats import turn_correlation, turns_worth
@@ -139,7 +142,28 @@ def test_verdicts_hold_with_the_confidence_that_is_told(looks):
     assert told - 0.02 < np.mean(passed) + 0.005 < told + 0.005
 
 
+def test_a_correlation_of_rounds_of_0_6_doubles_how_far_a_shift_may_be_off():
+    rows = [[0.0, 0.1], [0.05, 0.0], [0.1, 0.05], [0.0, 0.0], [0.1, 0.1], [0.05, 0.1]]
+    reached = []
+    for noise in (Noise(), Noise(of_rounds=0.6)):
+        found = early_shift((rows, noise), (rows, noise), 0.025)
+        assert found is not None
+        reached.append(math.log(found.upper))
+    assert reached[1] == pytest.approx(2 * reached[0])
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_from_the_first_full_look_on_a_pair_is_judged_like_any_comparison(forced):
+    generator = np.random.default_rng(6)
+    for _ in range(100):
+        rows = generator.normal(generator.normal(0, 0.1), 0.1, (8, 3)).tolist()
+        found = judge_pair(rows, RULES[2], (8, 12), Noise(0.0), forced)
+        assert found == judge_rounds(rows, RULES[2], (8, 12), Noise(0.0), forced)
+
+
 def test_looks_of_resumed_sessions_count():
+    assert looks_after(11, (8, 12)) == (8, 12)
+    assert looks_after(12, (8, 12)) == (8, 12, 24)
     assert confidence_of_verdicts((8,), rounds=40) == confidence_of_verdicts((8, 16, 32))
     assert confidence_of_verdicts((8, 12), resumed=1) == confidence_of_verdicts((8, 12, 24))
     assert confidence_of_verdicts((8, 12), rounds=3) == confidence_of_verdicts((8, 12))

@@ -369,6 +369,7 @@ def test_what_a_training_loses_before_its_steps_is_told_in_seconds() -> None:
             "rank 1, compute: 750 of 1500 ms per step, while the other ranks wait (other ranks: "
             "7.8)",
         ),
+        ({"ranks": (2, 3), "host": "b", "seconds": None}, "compute of host b (ranks 2-3) (+50 %)"),
         (
             {"term": "exposed communication", "rank": 1},
             "rank 1, exposed communication: 750 of 1500 ms per step",

@@ -74,6 +74,24 @@ def test_memory_is_that_of_the_largest_rank():
     assert (Measure.MEMORY.of(launched), Measure.DEVICE_MEMORY.of(launched)) == (5.0, None)
 
 
+@pytest.mark.parametrize(
+    ("asked", "verdict", "precision", "needs"),
+    [
+        (WEAK, Verdict.INCONCLUSIVE, 0.0, True),
+        (WEAK, Verdict.PASS, 0.0, False),
+        # Its interval reaches 1 % to either side.
+        (WEAK, Verdict.PASS, 0.005, True),
+        (WEAK, Verdict.INCONCLUSIVE, 0.02, False),
+        (WEAK, Verdict.INVALID, 0.005, False),
+        (aa(WORKLOAD, 2), Verdict.INFO, 0.005, False),
+    ],
+)
+def test_a_case_needs_rounds_until_it_is_decided_or_as_precise_as_asked(
+    asked, verdict, precision, needs
+):
+    assert outcome(asked, RATIOS * 2, verdict=verdict).needs_rounds(precision) is needs
+
+
 def test_another_precision_does_not_count(tmp_path):
     (bf16,) = (each for each in recipes(WORKLOAD, 2) if each.variant == "bf16")
     (case,) = cases_of(tmp_path, outcome(bf16, RATIOS))

@@ -23,6 +23,7 @@ from hvdperf.records.rounds import (
 )
 from hvdperf.work.blocks import Pair, Visit, settled, turns_of, walk
 from hvdperf.work.collectives import REPEATS_MAX, SERIES_SECONDS, affordable_repeats
+from hvdperf.work.table import observed
 from hvdperf.worker.strategies import Strategy
 from tests.support.rounds import (
     GRADIENTS,
@@ -36,6 +37,7 @@ from tests.support.rounds import (
     rank_report,
     run_report,
     series_report,
+    usage,
 )
 
 FULL = BlockKind.FULL
@@ -134,6 +136,18 @@ def test_two_kinds_of_one_arm_are_paired_in_either_schedule():
         turns_of(one).blocks.pop(2)
         logs = (math.log(2.0) + math.log(0.25)) / 2
         assert observation(communication(WORKLOAD, 2), measured) == pytest.approx(logs)
+
+
+@pytest.mark.parametrize(
+    ("turns", "disturbed", "seen"), [(3, 1, 2), (3, 2, 0), (1, 0, 1), (1, 1, 0)]
+)
+def test_two_turns_that_nobody_disturbed_or_the_only_one_are_enough(turns, disturbed, seen):
+    comparison = parity(WORKLOAD, 2)
+    measured = one_round(comparison, 0.9, turns=turns)
+    for made in measured.launches:
+        for place in range(disturbed):
+            turns_of(made).blocks[place] = replace(made.blocks[place], usage=usage(0.5))
+    assert len(observed(comparison, measured)) == seen
 
 
 @pytest.mark.parametrize("schedule", list(Schedule))

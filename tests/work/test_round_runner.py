@@ -367,6 +367,13 @@ def test_ranks_are_forked_unless_their_start_is_what_is_measured(stage, work):
     assert not stage.forks, "a server does not outlive its round"
 
 
+def test_what_is_still_starting_is_shown(stage):
+    shown: list[str] = []
+    make_runner(stage, doing=shown.append).take(0, ARMS)
+    first, second = (set(text.split()[1:]) for text in shown if text.startswith("start "))
+    assert (len(first), len(second)) == (2, 1)
+
+
 def test_the_order_is_drawn_anew_every_round(stage):
     runner = make_runner(stage)
     orders = set()
