@@ -238,6 +238,7 @@ def test_the_first_five_steps_of_a_run_are_not_rare(number: int, told: bool) -> 
     if found is not None:
         assert (found.count, found.steps) == (3, 3 * 34)
         assert found.extra_seconds == pytest.approx(1.0)
+    assert long_steps([with_timestamps(HOROVOD_2, steps=6)] * 3) is None, "of a run of six none"
 
 
 def noisy_pauses(seed: int) -> Launch:
