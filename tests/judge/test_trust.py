@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -21,10 +20,8 @@ from hvdperf.plan.questions import (
     weak_scaling,
 )
 from hvdperf.records.outcome import Attribution, Detection
-from hvdperf.records.rounds import Run
 from hvdperf.stats import Interval
 from hvdperf.verdict import Floor, Judgement, Verdict
-from hvdperf.work.table import attributed
 from hvdperf.worker.protocol import STARTUP
 from tests.support.rounds import (
     HOROVOD_2,
@@ -33,7 +30,6 @@ from tests.support.rounds import (
     launch,
     one_round,
     outcome,
-    run_report,
 )
 
 TRIED = {c.candidate.arm.injected: c for c in questions.fault_cases(WORKLOAD, 2)}
@@ -146,22 +142,6 @@ def test_blame_is_laid_only_where_something_takes_longer():
     # Slower on all ranks alike.
     found = trust.detect(comparison, called(Verdict.FAIL), measured)
     assert (found.attribution.term, found.attribution.rank) == ("compute or communication", None)
-
-
-def test_who_grows_most_is_blamed_for_memory():
-    comparison = TRIED["leak"]
-    measured = rounds_of(comparison)
-    for each in measured:
-        memory = [
-            [[step, int(1e9 * math.exp(0.0001 * rank * step))] for step in range(25, 400, 25)]
-            for rank in range(2)
-        ]
-        each.of(comparison.candidate.arm).work = Run(
-            [replace(run_report(), memory=own) for own in memory]
-        )
-    found = attributed(comparison, measured)
-    assert (found.term, found.rank) == ("memory", 1)
-    assert found.share == pytest.approx(0.1, rel=0.01)
 
 
 OTHER = replace(WORKLOAD, model="vgg_16_s")
