@@ -31,15 +31,16 @@ LIST = ROOT / "bench" / "mutants.txt"
 # The rooms whose tests start no process. Whichever of their files imports a module tests it.
 ROOMS = (
     *("tests", "tests/explain", "tests/judge", "tests/machine", "tests/plan", "tests/records"),
-    "tests/work",
+    *("tests/work", "tests/timeline/nights/test_gate.py"),
 )
 # What a module's path begins with, and the tests that belong to it besides.
 _RULES = ("tests/test_verdict.py", "tests/test_rule_properties.py", "tests/judge/test_judge.py")
+_SESSIONS = ("tests/session/test_scheduler.py", "tests/session/test_plugin.py")
 TESTS = {
     "hvdperf/judge/": ("tests/judge",),
     "hvdperf/explain/": ("tests/explain", "tests/judge"),
     "hvdperf/records/": ("tests/records", "tests/test_json_records.py", "tests/work"),
-    "hvdperf/work/": ("tests/work", "tests/judge"),
+    "hvdperf/work/": ("tests/work", "tests/judge", *_SESSIONS),
     "hvdperf/stats.py": ("tests/test_stats.py", *_RULES),
     "hvdperf/verdict.py": _RULES,
     "hvdperf/worker/script/": tuple(
@@ -85,8 +86,8 @@ def mutants_of(module: str) -> Iterator[Mutant]:
         for replaced, before, new in _changes(node):
             if ast.unparse(replaced) == new:
                 continue
-            assert replaced.end_lineno is not None
-            assert replaced.end_col_offset is not None
+            assert replaced.end_lineno
+            assert replaced.end_col_offset
             begin = starts[replaced.lineno - 1] + replaced.col_offset
             end = starts[replaced.end_lineno - 1] + replaced.end_col_offset
             line = lines[replaced.lineno - 1].decode().strip()
@@ -133,20 +134,24 @@ def _visited(node: ast.AST) -> Iterator[ast.AST]:
         if name in ("annotation", "returns"):
             continue
         for child in field if isinstance(field, list) else [field]:
-            # The places of nodes in a formatted string are wrong in Python 3.11.
-            if isinstance(child, ast.AST) and not isinstance(child, ast.JoinedStr):
-                if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
-                    continue
-                yield child
-                yield from _visited(child)
+            match child:
+                # Python 3.11 has wrong places of nodes in a formatted string. These arguments only
+                # refuse what no caller does.
+                case ast.JoinedStr() | ast.keyword(arg="frozen" | "strict"):
+                    pass
+                case ast.If(test=ast.Name("TYPE_CHECKING")):
+                    pass
+                case ast.AST():
+                    yield child
+                    yield from _visited(child)
 
 
 def drawn(modules: Sequence[str], count: int, seed: int) -> list[Mutant]:
     """Return so many mutants of the modules, of each in proportion to what there is of it."""
     ordered = []
     for module in modules:
-        found = list(mutants_of(module))
-        chance = random.Random(f"{seed} {module}")
+        # The values of a function within another one are found twice.
+        found, chance = [*dict.fromkeys(mutants_of(module))], random.Random(f"{seed} {module}")
         chance.shuffle(found)
         ordered += [((i + chance.random()) / len(found), each) for i, each in enumerate(found)]
     return sorted(each for _, each in sorted(ordered)[:count])
@@ -155,26 +160,25 @@ def drawn(modules: Sequence[str], count: int, seed: int) -> list[Mutant]:
 def fails(tree: Path, module: str, timeout_s: float | None = None) -> bool:
     """Return whether a test of the module fails, does not end, or takes all memory. tree: a copy of
     this one, in which to run the tests. timeout_s: None for no limit."""
-    command = ["prlimit", f"--as={MEMORY}", sys.executable, "-m"]
-    command += ["pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not long and not mpirun"]
+    words = ["prlimit", f"--as={MEMORY}", sys.executable, "-m", "pytest", *tests_of(tree, module)]
+    words += ["-x", "-q", "-p", "no:cacheprovider", "-m", "not long and not mpirun"]
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    words = [*command, *tests_of(tree, module)]
     # Not by a program in between: Ctrl-C ends what the terminal runs, and this kills pytest itself.
     try:
-        done = subprocess.run(
-            words, cwd=tree, env=env, capture_output=True, check=False, timeout=timeout_s
-        )
-    except subprocess.TimeoutExpired:
+        subprocess.run(words, cwd=tree, env=env, capture_output=True, check=True, timeout=timeout_s)
+    except subprocess.SubprocessError:
         return True
-    return done.returncode != 0
+    return False
 
 
 def tests_of(tree: Path, module: str) -> list[str]:
-    """Return the files of a module's tests, those first that import it."""
+    """Return the files of a module's tests: those that are named like it, then those that import
+    it, and then the others."""
     name = re.compile(rf"\b{re.escape(module.removesuffix('.py').replace('/', '.'))}\b")
     importing = [path for path in _files(tree, ROOMS) if name.search(path.read_text())]
     found = dict.fromkeys((*importing, *_files(tree, TESTS[package_of(module)])))
-    return [str(path.relative_to(tree)) for path in found]
+    ordered = sorted(found, key=lambda path: path.stem.removeprefix("test_") not in module)
+    return [str(path.relative_to(tree)) for path in ordered]
 
 
 def _files(tree: Path, places: Iterable[str]) -> Iterator[Path]:
@@ -224,9 +228,8 @@ def try_mutants(*modules: str, count: int = 150, seed: int = 1) -> int:
     with tempfile.TemporaryDirectory(prefix="hvdperf-mutants-") as scratch:
         tree = Path(scratch)
         listing = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True)
-        names = [name for name in listing.split("\0") if name]
         # A file that is removed and not committed is listed, too.
-        there = [name for name in names if (ROOT / name).is_file()]
+        there = [name for name in listing.split("\0") if (ROOT / name).is_file()]
         subprocess.run(["cp", "--parents", "-t", scratch, *there], cwd=ROOT, check=True)
         for mutant in drawn(chosen, count, seed):
             package = package_of(mutant.module)

@@ -469,6 +469,7 @@ def test_exchanges_beside_gradients_are_counted_by_where_they_are(world: World) 
         "allreduce between steps": 1,
     }
     assert {each.name: each.others for each in rank.series}["own"]
+    assert {each.name: each.traces for each in rank.series}["hvd.allreduce"] == 1
     assert not {each.name: each.others for each in rank.series}["gathers"]
 
 
