@@ -19,17 +19,24 @@ def build(size, classes):
 
 @pytest.mark.long
 @pytest.mark.mpirun
-def test_examples_are_measured_by_every_strategy_beside_a_network_that_is_not_deterministic(
-    run: Run, tmp_path: Path
+@pytest.mark.parametrize(
+    ("example", "name", "tensors", "data"),
+    [
+        ("keras_network.py", "small_cnn", 6, "cifar10: "),
+        # Own data are told by what they yield.
+        ("own_loss_and_data.py", "regression", 4, "regression: 4096 samples, "),
+    ],
+)
+def test_an_example_is_measured_by_every_strategy_beside_a_network_that_is_not_deterministic(
+    run: Run, tmp_path: Path, example: str, name: str, tensors: int, data: str
 ) -> None:
-    examples = [ROOT / "examples" / f"{name}.py" for name in ("keras_network", "own_loss_and_data")]
     path = tmp_path / "my_networks.py"
     path.write_text(
         f'{HEAD}, loss="my_networks:loss"),)\n{BUILD}\n'
         "def loss(labels, outputs):\n    import os\n"
         "    return outputs[:, 0] * (1.0 + os.urandom(1)[0])\n"
     )
-    files = [f"--workloads={each}" for each in (path, *examples)]
+    files = f"--workloads={path}", f"--workloads={ROOT / 'examples' / example}"
     done = run(*files, "-k", "test_parity and np2")
     assert done.returncode == 7, done.stdout + done.stderr
     found = documents(tmp_path)
@@ -38,16 +45,12 @@ def test_examples_are_measured_by_every_strategy_beside_a_network_that_is_not_de
     assert judgement["reason"].startswith("the gradients of two equal steps differ by ")
     fingerprint = found["session.json"]["fingerprint"]
     names = [line.partition(": ")[0] for line in fingerprint["own_networks"]]
-    assert names == ["mine", "small_cnn", "regression"]
-    for name, tensors in (("small_cnn", 6), ("regression", 4)):
-        (first, *_) = found[f"parity-{name}-np2.json"]["outcome"]["rounds"]
-        strategies = {launch["arm"]["strategy"] for launch in first["launches"]}
-        assert strategies == {"horovod", "mirrored"}
-        for launch in first["launches"]:
-            assert launch["metadata"][0]["gradient_tensors"] == tensors
-    # Own data are told by what they yield.
-    for data in ("cifar10: ", "regression: 4096 samples, "):
-        assert any(line.startswith(data) for line in fingerprint["data_sets"])
+    assert names == ["mine", name]
+    (first, *_) = found[f"parity-{name}-np2.json"]["outcome"]["rounds"]
+    assert {launch["arm"]["strategy"] for launch in first["launches"]} == {"horovod", "mirrored"}
+    for launch in first["launches"]:
+        assert launch["metadata"][0]["gradient_tensors"] == tensors
+    assert any(line.startswith(data) for line in fingerprint["data_sets"])
 
 
 def test_a_network_that_cannot_be_measured_is_refused_before_anything_starts(
