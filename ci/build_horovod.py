@@ -5,8 +5,9 @@
     python ci/build_horovod.py --horovod 0.28.1 --settings-for 2.21.0
 
 ci/setup.sh runs it for the environments of `make stack`. Where uv or pip compiles Horovod on its
-own, ci/setup.sh takes the settings alone. It needs nothing but the standard library and pip. A release that does not compile is recorded with the
-reason in results/not-built/, so that the version matrix has no silent hole.
+own, ci/setup.sh takes the settings alone. It needs nothing but the standard library and pip. A
+release that does not compile is recorded with the reason in results/not-built/, so that the version
+matrix has no silent hole.
 """
 
 from __future__ import annotations
