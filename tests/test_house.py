@@ -287,31 +287,31 @@ def test_a_module_runs_only_when_all_of_it_is_there():
 # The most lines of each package, neither blank, comment nor docstring; of scripts for the shell and
 # the browser, all lines. A change may lower them; raising one needs a reason in its commit.
 LINES = {
-    "models": 2058,
-    "leaves": 1145,
-    "worker": 4380,
-    "machine": 1553,
-    "plan": 1955,
-    "records": 1113,
-    "explain": 1167,
-    "launch": 2394,
+    "models": 1729,
+    "leaves": 1119,
+    "worker": 4320,
+    "machine": 1497,
+    "plan": 1928,
+    "records": 1108,
+    "explain": 1136,
+    "launch": 2392,
     "vet": 506,
     "work": 1326,
     "judge": 418,
-    "session": 2667,
-    "timeline": 4152,
-    "report": 4687,
-    "script": 2425,
+    "session": 2455,
+    "timeline": 3964,
+    "report": 4512,
+    "script": 2350,
     "hvdperf": 87,
     "perf": 123,
-    "bench": 2257,
+    "bench": 1998,
     "ci": 154,
     "docs": 607,
-    "scripts": 2343,
-    "tests": 31397,
+    "scripts": 1890,
+    "tests": 30487,
 }
 # The most files of Python outside tests, and imports of more than IMPORTED names.
-FILES, LONG_IMPORTS, IMPORTED = 216, 43, 5
+FILES, LONG_IMPORTS, IMPORTED = 212, 40, 5
 _NO_CODE = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
     tokenize.ENDMARKER,
