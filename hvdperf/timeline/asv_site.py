@@ -29,14 +29,14 @@ from hvdperf.timeline import history
 from hvdperf.timeline.history import Axis, RawResult, releases
 from hvdperf.timeline.processes import Git
 
-# What its pages need besides.
+# The benchmarks that asv runs, and what its pages need besides.
 ASV = Path(__file__).parent / "asv"
 BRANCH = "main"
 # The author of every commit: no person, since commits are releases.
 _AUTHOR = "hvdperf <hvdperf@localhost>"
 
 
-# What asv would run if it did the measuring; it names benchmarks by file, class and function.
+# As in benchmarks/throughput.py: asv names benchmarks by file, class and function.
 BENCHMARK = "throughput.Training.track_{}"
 PARAMETERS = ("model", "replica", "world_size")
 UNITS = {"seconds_per_sample": "seconds", "samples_per_second": "samples/s"}
@@ -164,9 +164,10 @@ def describe_benchmarks(results: Sequence[RawResult]) -> dict[str, dict[str, Any
     """Return the benchmarks as asv's discovery describes them, with the parameters of all
     series."""
     keys = {series.key for result in results for series in result.results}
+    code = (ASV / "benchmarks" / "throughput.py").read_text()
     return {
         BENCHMARK.format(unit): {
-            "code": "",
+            "code": code,
             "name": BENCHMARK.format(unit),
             "param_names": list(PARAMETERS),
             "params": [list(map(repr, sorted({key[place] for key in keys}))) for place in range(3)],

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from statistics import median
 
 from hvdperf.cli import REFUSED, Command, Group, complain
 from hvdperf.columns import Columns, wrapped
@@ -507,6 +508,34 @@ def list_changes() -> int:
     return _told(refused)
 
 
+# For hvdperf/timeline/asv/benchmarks: JSON on stdout.
+def print_parameters() -> int:
+    """Print the cases of the profile `history`, as JSON."""
+    print(json.dumps(stacks.parameters()))
+    return 0
+
+
+def measure_stack(*, stack: Path) -> int:
+    """Measure one installed stack, and print the results as JSON.
+
+    --stack PYTHON: Measure the stack of this interpreter.
+    """
+    result = stacks.measure(stack, quiet=True)
+    history.keep(result, history.RAW)
+    figures = {
+        f"{each.model}/{each.replica}/{each.world_size}": median(each.values)
+        for each in result.results
+    }
+    print(json.dumps(figures))
+    return 0
+
+
+def print_machine() -> int:
+    """Print the label of this machine, for `asv run --machine`."""
+    print(stacks.this_machine())
+    return 0
+
+
 COMMANDS: dict[str, Command] = {
     "nightly": Group(
         "Find regressions overnight: measure unattended, publish, watch. Nights are published to a "
@@ -533,6 +562,9 @@ if CHECKOUT:
             "publish": publish_sites,
             "backfill": fill_matrix,
             "changes": list_changes,
+            "params": print_parameters,
+            "measure": measure_stack,
+            "machine": print_machine,
         },
     )
     COMMANDS["bisect"] = stacks.bisect_releases

@@ -65,7 +65,7 @@ RAW = ROOT / "results" / "history"
 NOT_BUILT = ROOT / "results" / "not-built"
 USES = ROOT / "results" / "uses"
 GENERATED = ROOT / ".asv"
-# Results of the sessions that a back-fill starts.
+# Results of the sessions that a back-fill or `asv run` starts.
 MEASURED = GENERATED / "sessions"
 
 CONFIGURATION = {

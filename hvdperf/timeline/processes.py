@@ -72,15 +72,16 @@ def ended(
             signal.signal(signum, handler)
 
 
-def run_session(arguments: Sequence[str], results: Path, lost: str) -> Path:
+def run_session(arguments: Sequence[str], results: Path, lost: str, quiet: bool = False) -> Path:
     """Run one session, and return the directory of its documents.
 
     arguments: of pytest. results: the directory for --results. lost: text that begins the error
-    message, such as `nothing was measured of X`. Raises UserError if there was no session.
+    message, such as `nothing was measured of X`. quiet: send pytest's output to stderr instead of
+    stdout. Raises UserError if there was no session.
     """
     before = set(results.glob("runs/*"))
     command = [sys.executable, "-m", "pytest", *arguments, f"--results={results}"]
-    status = ended(command)
+    status = ended(command, sys.stderr if quiet else None)
     new = sorted(set(results.glob("runs/*")) - before)
     if is_without_session(status) or not new:
         raise UserError(f"{lost}: pytest ended with status {status}; see its output above")

@@ -2,7 +2,7 @@
 
 `hvdperf history backfill` fills the version matrix: it measures every combination on this machine,
 or records why it cannot be built. It may be stopped and restarted at any time, because it skips
-what has been measured.
+what has been measured. One stack alone is measured for `asv run`.
 
 `hvdperf bisect` finds the release that changed a figure by comparing releases with each other, both
 alive in one session of the suite. It uses no stored figure: the state of the machine affects both
@@ -22,7 +22,7 @@ from pathlib import Path
 from hvdperf.columns import Columns, figure_text, wrapped
 from hvdperf.errors import UserError, refusing
 from hvdperf.machine.host import local_machine
-from hvdperf.machine.placement import local_offers, place
+from hvdperf.machine.placement import is_oversubscribed, local_offers, place
 from hvdperf.machine.stack import probe
 from hvdperf.paths import CACHE, ROOT, cases, shown
 from hvdperf.plan.comparisons import JudgedAs, Scaling
@@ -49,6 +49,28 @@ TENSORFLOW = ("2.14.1", "2.15.1", "2.16.2", "2.17.1", "2.18.1", "2.19.1", "2.20.
 AXES = tuple(axis.value for axis in Axis)
 
 
+def parameters() -> tuple[list[str], list[str], list[int]]:
+    """Return the values of asv's parameters: the networks, replicas and world sizes that the
+    profile measures on this machine. Raises UserError if this machine cannot measure it."""
+    machine = local_machine()
+    session_plan = plan_session(Options(profile=PROFILE), machine, local_offers(machine))
+    slots = session_plan.slots
+    labels = [
+        history.replica_label(
+            session_plan.data[workload.dataset].identity,
+            len(slots[0].cores),
+            bool(machine.gpus),
+            workload,
+        )
+        for workload in session_plan.workloads
+    ]
+    return (
+        [workload.model for workload in session_plan.workloads],
+        list(dict.fromkeys(labels)),
+        [size for size in session_plan.world_sizes if not is_oversubscribed(slots, size)],
+    )
+
+
 def this_machine() -> str:
     """Return the label of this machine for sessions with everything at its default."""
     machine = local_machine()
@@ -57,12 +79,16 @@ def this_machine() -> str:
     return history.machine_label(fingerprint(machine, stack, Options().launcher, slots))
 
 
-def measure(stack: Path) -> history.RawResult:
-    """Measure the throughput of a stack in one session. stack: its interpreter. Raises UserError if
-    there was no session, or if it measured nothing soundly."""
+def measure(stack: Path, quiet: bool) -> history.RawResult:
+    """Measure the throughput of a stack in one session. stack: its interpreter. quiet: as in
+    `run_session`.
+
+    Raises UserError if there was no session, or if it measured nothing soundly.
+    """
     lost = f"nothing was measured of {stack}"
     results = history.MEASURED / stack.absolute().parent.parent.name
-    directory = run_session([*cases(), f"--profile={PROFILE}", f"--stack={stack}"], results, lost)
+    arguments = [*cases(), f"--profile={PROFILE}", f"--stack={stack}"]
+    directory = run_session(arguments, results, lost, quiet)
     with refusing(f"{lost}: {shown(directory)}: ", history.Refused):
         return history.extract(directory)
 
@@ -147,7 +173,7 @@ def fill(
 def _measure(combination: Combination, root: Path) -> None:
     """Build a stack, measure it, and keep the raw result. Raises NotBuilt or UserError."""
     interpreter = build(combination.horovod, combination.tensorflow)
-    result = measure(interpreter)
+    result = measure(interpreter, quiet=False)
     found = tuple(map(result.version, Axis))
     if found != (combination.horovod, combination.tensorflow):
         raise UserError(

@@ -26,8 +26,8 @@ CHANGED = {
     r"/commands/hvdperf predict": "outside of its own data its intervals held 7 of 10 values",
     r"/commands/hvdperf history uses": "the published table has what each use does; of a script of "
     "one's own `hvdperf run --check` says it",
-    r"/commands/hvdperf history (releases|preview|params|measure|machine)": "asv measures nothing "
-    "any more, import writes what it reads, and `make history` serves its sites",
+    r"/commands/hvdperf history (releases|preview)": "import and publish write what asv reads, and "
+    "`make history` serves its sites",
     r"/sessions/[^/]+/tables/wall_time-factors/(wire|hidden)_ms": "Horovod's timeline gives a "
     "lower bound of hidden communication only, so sessions do not record it any more",
     r"/keys/\w+\.schema/(wire_seconds|timeline|activities)": "the same",

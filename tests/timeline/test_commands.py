@@ -59,6 +59,7 @@ def test_regressions_have_their_size_their_night_and_a_command(year: Path) -> No
         (["nightly", "publish", "/no/such.git"], "/no/such.git: git ls-remote: fatal: "),
         (["history", "backfill", "--list", "--horovod=9.9"], "--horovod 9.9: known releases of ho"),
         (["history", "backfill", "--list", "--tensorflow=,"], "--tensorflow ,: names no version"),
+        (["history", "measure", "--stack=/no/python"], "nothing was measured of /no/python"),
         (["history", "import", "--sessions=/no/runs"], "--sessions /no/runs: no such directory"),
     ],
 )
@@ -133,6 +134,8 @@ def test_what_is_stored_is_told():
     done = hvdperf("history", "backfill", "--list", "--horovod", "0.28.1", "--tensorflow", "2.18.1")
     assert done.returncode == 0
     assert done.stdout.splitlines()[0].split() == ["Horovod", "TF", "2.18.1"]
+    done = hvdperf("history", "machine")
+    assert done.stdout.strip().replace("-", "").isalnum()
     done = hvdperf("history", "changes")
     assert done.returncode == 0
     assert "lines of two releases or more: " in done.stdout

@@ -323,7 +323,7 @@ def no_builds(monkeypatch) -> list[str]:
             raise NotBuilt("no such header (g++ 12)")
         return Path(f"{horovod}-{tensorflow}")
 
-    def measure(interpreter: Path) -> RawResult:
+    def measure(interpreter: Path, quiet: bool) -> RawResult:
         horovod, _, tensorflow = interpreter.name.partition("-")
         return raw_result(horovod, tensorflow, number=len(tried))
 
@@ -530,7 +530,7 @@ def ends(tmp_path, monkeypatch):
 def test_a_session_that_ended_is_measured_and_what_is_none_says_why(ends, status, verdict, said):
     ends(status, verdict)
     if not said:
-        assert {each.world_size for each in measure(STACK).results} == {1, 2}
+        assert {each.world_size for each in measure(STACK, quiet=False).results} == {1, 2}
         return
     with pytest.raises(UserError, match=f"nothing was measured of .*{said}"):
-        measure(STACK)
+        measure(STACK, quiet=False)

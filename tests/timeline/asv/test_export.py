@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -12,9 +13,10 @@ from statistics import median
 import pytest
 
 from hvdperf.errors import UserError
+from hvdperf.paths import ROOT
 from hvdperf.plan.questions import weak_scaling
 from hvdperf.programs import run
-from hvdperf.timeline import history
+from hvdperf.timeline import asv_site, history
 from hvdperf.timeline.asv_site import BENCHMARK, make_trees, write_repository
 from hvdperf.timeline.history import (
     Axis,
@@ -78,6 +80,35 @@ def test_another_build_of_a_release_is_a_point_of_its_own(tmp_path):
     }
     figures = sorted([figure for figure in each if figure == figure] for each in found.values())
     assert figures == [[40.0], [50.0]]
+
+
+def test_benchmarks_are_named_as_asv_finds_them():
+    """asv discovers benchmarks/ by its own rules; what is imported has the same names."""
+    folder = ROOT / "hvdperf" / "timeline" / "asv" / "benchmarks"
+    source = (folder / "throughput.py").read_text()
+    found = re.findall(r"def (track_\w+)\(", source)
+    assert {f"throughput.Training.{name}" for name in found} == {SECONDS, SAMPLES}
+    (names,) = re.findall(r"param_names: ClassVar = (\[.*\])", source)
+    assert tuple(json.loads(names)) == asv_site.PARAMETERS
+    assert f'version = "{asv_site.VERSION}"' in source
+    for unit, of_unit in asv_site.UNITS.items():
+        assert f'track_{unit}.unit = "{of_unit}"' in source
+    files = {path.name for path in folder.glob("*.py")}
+    assert files == {"__init__.py", "throughput.py"}, "asv takes every file for benchmarks"
+
+
+def test_asv_runs_the_matrix_that_a_back_fill_fills():
+    from asv.config import Config
+
+    from hvdperf.timeline.stacks import HOROVOD, TENSORFLOW
+
+    def required(axis: Axis) -> list[str]:
+        requirements = Config.load(str(history.CONFIGURATION[axis])).matrix["req"]
+        return list(requirements[asv_site.REQUIREMENT[axis.other]])
+
+    assert required(Axis.HOROVOD) == list(TENSORFLOW)
+    # And older ones, which were measured once.
+    assert set(required(Axis.TENSORFLOW)) >= set(HOROVOD)
 
 
 WEAK = weak_scaling(WORKLOAD, 2)
