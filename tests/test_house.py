@@ -299,7 +299,7 @@ LINES = {
     "work": 1326,
     "judge": 418,
     "session": 2455,
-    "timeline": 3964,
+    "timeline": 4034,
     "report": 4512,
     "script": 2350,
     "hvdperf": 87,
@@ -308,10 +308,10 @@ LINES = {
     "ci": 154,
     "docs": 607,
     "scripts": 1890,
-    "tests": 30487,
+    "tests": 30512,
 }
 # The most files of Python outside tests, and imports of more than IMPORTED names.
-FILES, LONG_IMPORTS, IMPORTED = 212, 40, 5
+FILES, LONG_IMPORTS, IMPORTED = 214, 40, 5
 _NO_CODE = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
     tokenize.ENDMARKER,
