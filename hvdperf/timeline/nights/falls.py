@@ -393,7 +393,8 @@ class _Known:
             return None
         if self.unit is not Gate.SPEED:
             return self.speeds.compare(measured, night.is_weekend, night.hosts)
-        found, rows = self.speeds.compare(measured), gate.measured(night)
+        rows = gate.measured(night)
+        found = self.speeds.compare(measured, known=gate.variances(rows))
         usual = self.speeds.usual_ratio
         failed = {key for key, row in rows.items() if gate.fails(row, usual(key))}
         again = failed.intersection(set[Key]().union(*self.failed))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from statistics import variance
 from typing import NamedTuple
 
 from hvdperf.records.documents import Kind, Row, Summary
@@ -138,6 +139,13 @@ def bounds(row: Row) -> tuple[float, float, float]:
     assert row.lower is not None
     assert row.upper is not None
     return row.figure, row.lower, row.upper
+
+
+def variances(rows: Mapping[Key, Row]) -> dict[Key, float]:
+    """Return the variance of each figure that its rounds explain, in ln: a case that PASSes early
+    has few."""
+    found = {key: row.observations for key, row in rows.items() if len(row.observations) > 1}
+    return {key: variance(values) / len(values) for key, values in found.items()}
 
 
 def fails(row: Row, usual: float) -> bool:

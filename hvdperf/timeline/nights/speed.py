@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
 from statistics import fmean, median
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -130,18 +131,18 @@ class Speed:
 class _Past:
     """What is known of a throughput or of a mean. recent: the last changes, in ln. waiting: the
     newest distances from the mean of the changes before, so that a drift is no noise, each with its
-    difference from the one before it, and the difference before that, 0 if there is none; they do
-    not count yet, because they may begin a new level. squares: of the earlier ones. last: the
-    newest two distances."""
+    difference from the one before it, the difference before that, 0 if there is none, and the known
+    part of its variance; they do not count yet, because they may begin a new level. squares: of the
+    earlier ones, beyond what is known. last: the newest two distances."""
 
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=2 * FEWEST))
-    waiting: deque[tuple[float, float, float]] = field(default_factory=deque)
+    waiting: deque[tuple[float, float, float, float]] = field(default_factory=deque)
     squares: deque[float] = field(default_factory=lambda: deque(maxlen=_SCALES))
     last: deque[float] = field(default_factory=lambda: deque(maxlen=2))
 
-    def add(self, change: float, variance: float, most: float) -> None:
+    def add(self, change: float, variance: float, most: float, known: float) -> None:
         """Take up a change. variance: of one from the level alone, in squares of the scale. most:
-        the largest distance that counts."""
+        the largest distance that counts. known: the known part of its variance."""
         distance = change
         if self.recent:
             distance -= fmean(_clipped(self.recent, most))
@@ -150,7 +151,7 @@ class _Past:
         differences = (0.0, 0.0)
         if len(self.last) == 2:
             differences = distance - self.last[1], self.last[1] - self.last[0]
-        self.waiting.append((distance, *differences))
+        self.waiting.append((distance, *differences, known))
         self.last.append(distance)
         self.recent.append(change)
 
@@ -227,6 +228,7 @@ class UsualSpeeds:
         self._lower: dict[tuple[str, Key], deque[float]] = {}
         self._rose_at = 0
         self._pending: dict[tuple[str, Key], float] = {}
+        self._known: Mapping[Key, float] = {}
         self._changes: dict[Key, float] = {}
         self._counts: dict[Key, int] = {}
         self._scales: dict[Key, float] = {}
@@ -234,11 +236,16 @@ class UsualSpeeds:
         self._bounds: dict[Scope, tuple[float, float, float]] = {}
 
     def compare(
-        self, night: Measured, is_weekend: bool = False, hosts: Hosts = ()
+        self,
+        night: Measured,
+        is_weekend: bool = False,
+        hosts: Hosts = (),
+        known: Mapping[Key, float] = MappingProxyType({}),
     ) -> dict[Key, Speed]:
         """Return the changes of a night; {} before there are FEWEST sound ones. night: samples/s of
-        all replicas, by node and throughput. hosts: on which all of it was measured."""
-        self._is_weekend, self._hosts = is_weekend, hosts
+        all replicas, by node and throughput. hosts: on which all of it was measured. known: part
+        of the variance of a key, in ln, such as that of the rounds of a ratio."""
+        self._is_weekend, self._hosts, self._known = is_weekend, hosts, known
         self._offset = self._host_offset()
         self._pending = {
             (node, key): math.log(speed) - self._offset
@@ -283,7 +290,8 @@ class UsualSpeeds:
         self._counts |= {key: fewest for key in self._changes if key.scope is not Scope.THROUGHPUT}
         self._scales = self._known_scales()
         self._sds = {
-            key: scale * math.sqrt(self._unsure(key)) for key, scale in self._scales.items()
+            key: max(_LEAST_SCALE, math.sqrt(scale**2 * self._unsure(key) + known.get(key, 0.0)))
+            for key, scale in self._scales.items()
         }
         self._bounds = self._bounds_by_kind()
         of_all = self._changes.get(ALL, 0.0), self._sds.get(ALL, 0.0)
@@ -313,7 +321,9 @@ class UsualSpeeds:
             self._changes.pop(Key(Scope.NODE, node), None)
         for key, change in self._changes.items():
             past = self._past.setdefault(key, _Past())
-            past.add(change, self._unsure(key), self._wild(key))
+            known = self._known.get(key, 0.0)
+            most = math.hypot(self._wild(key), _WILD * math.sqrt(known))
+            past.add(change, self._unsure(key), most, known)
             if key == ALL:
                 self._of_days.append((self._is_weekend, self._of_all))
                 self.keep_hosts()
@@ -333,17 +343,17 @@ class UsualSpeeds:
         for key in self._changes:
             past = self._past[key]
             if len(past.waiting) > GAP:
-                shrunk, *differences = past.waiting.popleft()
-                scale = self._scales[key]
+                shrunk, *differences, known = past.waiting.popleft()
+                scale = max(_LEAST_SCALE, math.hypot(self._scales[key], math.sqrt(known)))
                 # A change that lasts is a level, not a sign of heavy tails or of correlation.
-                since = [shrunk, *(distance for distance, _, _ in past.waiting)]
+                since = [shrunk, *(each[0] for each in past.waiting)]
                 is_level = min(since) > 2 * scale or max(since) < -2 * scale
                 # Before it is known how weekends differ, each is an outlier.
                 is_new = key == ALL and len(self._of_days) < _DAYS // 2
                 if key.scope is not Scope.NETWORK and past.squares and not is_level | is_new:
                     row = [each / scale for each in (shrunk, *differences)]
                     settled[self._shape_of(key.scope)].append(row)
-                past.squares.append(shrunk**2)
+                past.squares.append(shrunk**2 - known)
         for shape, rows in settled.items():
             shape.learn(np.array(rows))
         for each, value in self._pending.items():
@@ -480,7 +490,8 @@ class UsualSpeeds:
         for key in self._changes:
             total, count = own.get(key, (0.0, 0))
             moderated = (total + _PRIOR * usual.get(key.scope, 0.0)) / (count + _PRIOR)
-            found[key] = max(_LEAST_SCALE, math.sqrt(moderated))
+            least = 0.0 if key in self._known else _LEAST_SCALE
+            found[key] = math.sqrt(max(least**2, moderated))
         return found
 
     def _scale(self, *keys: Key) -> float:
@@ -536,7 +547,9 @@ class UsualSpeeds:
             return True
         # One wild night is no fall of three, and a night that is back is none.
         if len(recent) == GAP and change < -sd and min(recent) < -sd:
-            of_three = self._scales[key] * math.sqrt(self._unsure(key, 3))
+            known = [each[-1] for each in self._past[key].waiting][-GAP:]
+            rounds = (sum(known) + self._known.get(key, 0.0)) / 9
+            of_three = math.sqrt(self._scales[key] ** 2 * self._unsure(key, 3) + rounds)
             return fmean([*recent, change]) < -mean * of_three
         return False
 
