@@ -17,7 +17,7 @@ from itertools import groupby
 from statistics import median
 from typing import Any
 
-from hvdperf.records.documents import Kind
+from hvdperf.records.documents import Kind, Row
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.history import STACK
 from hvdperf.timeline.lines import LEAST_CHANGE, percent
@@ -34,15 +34,16 @@ MOST = 0.75
 _BACK = 2
 
 
-# What is judged from night to night, each by its own. Nights say how often each of them falls a
-# year although nothing has changed, and which fall of 1 / figure is the smallest, in ln.
 class Gate(Enum):
-    """What a case of a gate is judged by over nights. The value is the unit, in words."""
+    """The unit of a gate's figures, in words."""
 
     SPEED = "speed against the reference stack"
 
 
 Unit = Measure | Gate
+# The units that are judged from night to night. Each has the number of falls a year that are
+# expected although nothing has changed, the smallest fall of 1 / figure, in ln, and whether the
+# figure is a ratio.
 _JUDGED: Mapping[Unit, tuple[Any, ...]] = {
     Measure.SPEED: (),
     Measure.START: (0.05, math.log(1.05)),
@@ -324,15 +325,15 @@ class _Open:
 class _Known:
     """What is known of a unit on one kind of machine. speeds: what is usual. usual: the last
     night before the fall that is still on, or the last sound one. kept: the last sound night.
-    fallen: the undisturbed nights of the fall. fell: what has fallen and is not back. sound: the
-    last sound nights. rose: the first night of the level to which all rose. excuse: why the last
-    night does not FAIL; "" if it does, should it have fallen."""
+    fallen: the undisturbed nights of the fall, each with its figures. fell: what has fallen and is
+    not back. sound: the last sound nights. rose: the first night of the level to which all rose.
+    excuse: why the last night does not FAIL; "" if it does, should it have fallen."""
 
     unit: Unit
     speeds: UsualSpeeds
     usual: Night | None = None
     kept: Night | None = None
-    fallen: list[Night] = field(default_factory=list)
+    fallen: list[tuple[Night, Measured]] = field(default_factory=list)
     fell: dict[Key, _Open] = field(default_factory=dict)
     sound: deque[Night] = field(default_factory=lambda: deque(maxlen=GAP + 1))
     rose: Night | None = None
@@ -340,13 +341,21 @@ class _Known:
     # The cases of a gate that FAILed on each of the last nights.
     failed: deque[set[Key]] = field(default_factory=lambda: deque(maxlen=GAP))
 
-    def judge(self, night: Night) -> Mapping[Key, Speed]:
+    def judge(self, night: Night, rows: Mapping[Key, Row]) -> Mapping[Key, Speed]:
         """Return the changes of a night, {} if it is not judged yet or measured nothing; let later
         nights be compared with it if it was sound and nothing has fallen. What fell stays open
-        until two nights of three are back, so also while it is not measured."""
-        speeds = self._compared(night)
-        if speeds is None:
+        until two nights of three are back, so also while it is not measured. rows: the cases of its
+        gate."""
+        measured: Measured = {"": {key: gate.bounds(row)[0] for key, row in rows.items()}}
+        if self.unit is not Gate.SPEED:
+            measured = _medians(night, self.unit)
+        if not any(measured.values()):
             return {}
+        if self.unit is Gate.SPEED:
+            speeds = self.speeds.compare(measured, known=gate.variances(rows))
+            speeds = speeds or self._first_nights(rows)
+        else:
+            speeds = self.speeds.compare(measured, night.is_weekend, night.hosts)
         disturbed = gate.disturbed(night) if self.unit is Gate.SPEED else night.disturbed
         self.excuse = f"the night was disturbed: {disturbed}" if disturbed else ""
         new = self.speeds.new_hosts
@@ -376,7 +385,7 @@ class _Known:
             if self.speeds.keep(without=slow):
                 self.rose = self.sound[0]
         if low:
-            self.fallen.append(night)
+            self.fallen.append((night, measured))
         else:
             self.kept = night
         if not self.fell:
@@ -384,34 +393,27 @@ class _Known:
             self.usual = night
         return speeds
 
-    def _compared(self, night: Night) -> Mapping[Key, Speed] | None:
-        """Return the changes of a night, {} if it is not judged yet; None if it measured nothing.
-        Before enough nights of a gate are known, one with a large loss falls, and one that FAILs
-        as one of the last nights did."""
-        measured = _measured(night, self.unit)
-        if not measured:
-            return None
-        if self.unit is not Gate.SPEED:
-            return self.speeds.compare(measured, night.is_weekend, night.hosts)
-        rows = gate.measured(night)
-        found = self.speeds.compare(measured, known=gate.variances(rows))
+    def _first_nights(self, rows: Mapping[Key, Row]) -> dict[Key, Speed]:
+        """Return the changes of a gate before enough nights are known: what has lost much falls,
+        and what FAILs as on one of the last nights."""
         usual = self.speeds.usual_ratio
         failed = {key for key, row in rows.items() if gate.fails(row, usual(key))}
-        again = failed.intersection(set[Key]().union(*self.failed))
+        fell = failed.intersection(set[Key]().union(*self.failed))
+        fell |= {key for key in failed if gate.bounds(rows[key])[-1] < gate.LARGE * usual(key)}
         self.failed.append(failed)
-        large = {key for key in failed if gate.bounds(rows[key])[-1] < gate.LARGE * usual(key)}
-        return found or {
-            key: Speed(*gate.bounds(row), row.figure or 1.0, key in again | large, suspect=False)
+        return {
+            key: Speed(*gate.bounds(row), row.figure or 1.0, key in fell, suspect=False)
             for key, row in rows.items()
         }
 
     def accept(self) -> None:
         """Take the fall that is still on as what is usual, unless only what is gone had fallen."""
-        if self.fallen and (self.kept is None or self.kept.night < self.fallen[-1].night):
+        last, _ = self.fallen[-1] if self.fallen else (None, {})
+        if last is not None and (self.kept is None or self.kept.night < last.night):
             self.speeds.restart(
-                (_measured(each, self.unit), each.is_weekend, each.hosts) for each in self.fallen
+                (measured, night.is_weekend, night.hosts) for night, measured in self.fallen
             )
-            self.usual = self.kept = self.fallen[-1]
+            self.usual = self.kept = last
         self.fallen.clear()
         self.fell.clear()
         self.failed.clear()
@@ -431,17 +433,18 @@ class _Machine:
         """Take the fall that is still on as what is usual."""
         # Of a machine that is slower, the probes are, too.
         if fallen := self.known[Measure.SPEED].fallen:
-            self.probes.restart((_probed(night), False, ()) for night in fallen)
+            self.probes.restart((_probed(night), False, ()) for night, _ in fallen)
         for each in self.known.values():
             each.accept()
         self.on = None
 
-    def judge(self, night: Night) -> tuple[Changes, Fall | None]:
-        """Return the changes of a night, and its fall if there is one."""
+    def judge(self, night: Night, rows: Mapping[Key, Row]) -> tuple[Changes, Fall | None]:
+        """Return the changes of a night, and its fall if there is one. rows: the cases of its
+        gate."""
         if night.against not in ("", self.against):
             self.against = night.against
             self.known[Gate.SPEED] = _Known(Gate.SPEED, UsualSpeeds(*_JUDGED[Gate.SPEED]))
-        judged = {unit: each.judge(night) for unit, each in self.known.items()}
+        judged = {unit: each.judge(night, rows) for unit, each in self.known.items()}
         changes = {measure: speeds for measure, speeds in judged.items() if speeds}
         probed = self.probes.compare(_probed(night))
         fell = [m for m, speeds in changes.items() if any(speed.fell for speed in speeds.values())]
@@ -500,12 +503,12 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
         if own:
             usual = machine.known[Measure.SPEED].speeds
             is_ready = not usual.waits
-        changes, fall = machine.judge(night)
+        changes, fall = machine.judge(night, rows)
         if fall is not None:
             found[index] = fall
-        ratios = machine.known[Gate.SPEED].speeds
-        fell = [key for key, speed in changes.get(Gate.SPEED, {}).items() if speed.fell]
-        night, suspects = gate.over_nights(night, rows, fell, ratios.usual_ratio)
+        of_gate, ratios = machine.known[Gate.SPEED], changes.get(Gate.SPEED, {})
+        fell = [key for key, speed in ratios.items() if speed.fell and not of_gate.excuse]
+        night, suspects = gate.over_nights(night, rows, fell, of_gate.speeds.usual_ratio)
         judged.append(night)
         if suspects:
             gated[index] = suspects
@@ -524,21 +527,18 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
     return JudgedSpeeds(judged, gated, found, changes, reach, waits, newest)
 
 
-def _measured(night: Night, unit: Unit) -> Measured:
+def _medians(night: Night, measure: Measure) -> Measured:
     """Return the median figure of each node, network and world size; of what should be low, its
-    inverse. Of a gate, the ratio of each case."""
-    if unit is Gate.SPEED:
-        rows = gate.measured(night)
-        return {"": {key: gate.bounds(row)[0] for key, row in rows.items()}} if rows else {}
+    inverse."""
     # A node that was disturbed says nothing beside others.
     disturbed = {part.node for part in night.parts if part.disturbed} if night.nodes else set()
     left = set(night.nodes) - disturbed or set(night.nodes)
     return {
         node: {
-            Key(Scope.THROUGHPUT, *key): turned(unit, median(launches))
+            Key(Scope.THROUGHPUT, *key): turned(measure, median(launches))
             for key, launches in figures.items()
         }
-        for node, figures in night.by_node(unit).items()
+        for node, figures in night.by_node(measure).items()
         if not left or node in left
     }
 

@@ -127,6 +127,15 @@ def test_a_large_loss_must_be_one_by_both_sessions_unless_the_second_was_disturb
     assert found.verdict is verdict
 
 
+def test_a_gate_that_was_disturbed_fails_nothing() -> None:
+    made = [with_gate(night, LOSS) for night in MADE[:2]]
+    own, gate = made[1].parts
+    parts = (own, replace(gate, disturbed="a compiler"))
+    found = state([made[0], replace(made[1], parts=parts)])
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert any("a compiler" in line for line in found.slower())
+
+
 def without_rounds(row: Row) -> Row:
     """Return a case as documents of earlier versions have it."""
     return replace(row, observations=())
