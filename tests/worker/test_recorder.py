@@ -970,6 +970,10 @@ def test_a_rank_whose_steps_do_not_end_is_written_as_waiting(
     recorder._state.current = None
     world.run(train, 1, between=6.0)
     assert world.read().waits is None
+    world.at += 2.5
+    recorder._write_if_quiet()
+    assert world.read().waits is not None
+    assert not stalled.exists(), "the stall came to its end, and a pause began"
 
 
 def test_where_a_script_is_between_steps_is_known_by_line(world: World) -> None:

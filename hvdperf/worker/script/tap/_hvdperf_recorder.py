@@ -1408,9 +1408,14 @@ def _write_if_quiet() -> None:
     before = max(QUIET_S / 2, _state.written_at - _state.moved_at)
     if quiet > 2 * before or before < _stall_s() <= quiet:
         what, place = _doing()
+        stalled = f"stalled-{_state.name}"
+        if quiet < _stall_s():
+            # An earlier wait came to its end, so this one is not known to be a stall.
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(os.path.join(_state.directory, stalled))
         _write(False, [what, quiet, place])
         if quiet >= _stall_s():
-            _write_whole(f"stalled-{_state.name}", quiet)
+            _write_whole(stalled, quiet)
 
 
 def _stall_s() -> Any:
