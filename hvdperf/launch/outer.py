@@ -28,8 +28,9 @@ from hvdperf.launch.outer_mpirun import INTERRUPTED, STATUS_VARIABLE
 from hvdperf.paths import CACHE
 from hvdperf.worker.process import stat_fields
 
-# Seconds for rank 0 to write its file, which another host may see late.
-FILE_S = 90.0
+# Seconds for a slot and rank 0 to find each other: on a network file system a slot may see the file
+# of rank 0 late.
+JOIN_S = 90.0
 # Seconds for which a rank keeps asking PMIx for a text that is not there yet.
 PMIX_S = 60.0
 # Seconds between two attempts.
@@ -88,16 +89,18 @@ class OuterLauncher:
         """Wait for the text that rank 0 publishes, and return it; return "" if rank 0 ends before.
         Raises UserError."""
         began, told, file = time.monotonic(), False, self._file()
-        while time.monotonic() < began + FILE_S:
+        while time.monotonic() < began + JOIN_S:
+            # Opening the directory has NFS forget that the file was not there.
             with suppress(FileNotFoundError):
+                os.listdir(file.parent)
                 return file.read_text()
             time.sleep(_POLL_S)
             if not told and time.monotonic() > began + SOON_S:
                 told = True
                 text = f"the slot of rank {outer_rank()} waits for rank 0 to write {file}"
-                print(f"{text}, {FILE_S:.0f} s at most", file=sys.stderr, flush=True)
+                print(f"{text}, {JOIN_S:.0f} s at most", file=sys.stderr, flush=True)
         raise UserError(
-            f"rank 0 has not written {file} within {FILE_S:.0f} s: put the checkout on a file "
+            f"rank 0 has not written {file} within {JOIN_S:.0f} s: put the checkout on a file "
             "system that all hosts share, or start the suite with mpirun"
         )
 

@@ -36,7 +36,7 @@ from hvdperf.worker.protocol import Connection, Message, connection_to
 if TYPE_CHECKING:
     from hvdperf.machine.stack import Stack
 
-# Seconds that a slot has to connect and to answer, and to leave.
+# Seconds that a slot has to answer, and to leave.
 ANSWER_S = 30.0
 LEAVE_S = 10.0
 # Seconds that a slot has to import TensorFlow and Horovod once.
@@ -87,13 +87,14 @@ class Slots(Peers[int]):
         # Imported only here and below, because slots start faster without it.
         from hvdperf.json_records import convert
 
-        deadline = self.hub.now() + ANSWER_S
+        # A slot gives up after as many seconds, so no slot finds this rank gone.
+        deadline = self.hub.now() + outer.JOIN_S
         if not self.hub.pump_until(self._all_joined, self.hub.now() + SOON_S):
-            tell(f"wait for {self._missing()} to connect, {ANSWER_S:.0f} s at most")
+            tell(f"wait for {self._missing()} to connect, {outer.JOIN_S:.0f} s at most")
             self.hub.pump_until(self._all_joined, deadline)
         outer.started_by().withdraw()
         if not self._all_joined():
-            waited = f"{self._missing()} did not connect within {ANSWER_S:.0f} s"
+            waited = f"{self._missing()} did not connect within {outer.JOIN_S:.0f} s"
             raise UserError(f"{waited}: {outer.who_is_missing()}")
         try:
             answers = self.answers_to(dict.fromkeys(self.keys, ("offer", ())), ANSWER_S)

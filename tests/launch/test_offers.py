@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import IPv4Interface
@@ -89,12 +90,33 @@ def test_a_process_of_a_slot_is_started_and_its_end_reported(slots):
 
 
 def test_a_slot_that_does_not_connect_is_named(told, monkeypatch):
-    monkeypatch.setattr(slots_module, "ANSWER_S", 0.1)
+    monkeypatch.setattr(slots_module, "ANSWER_S", 0.0)
+    monkeypatch.setattr(outer, "JOIN_S", 0.1)
     slots = Slots()
     with pytest.raises(UserError, match=r"rank 1\) did not connect within"):
         slots.offers()
     with pytest.raises(SlotGone):
         slots.call(1, "offer")
+
+
+def test_rank_0_waits_for_a_slot_that_sees_its_file_as_late_as_slots_look_for_it(
+    told, monkeypatch, tmp_path
+):
+    """A slot on a network file system may see the file later than a slot has to answer."""
+    monkeypatch.setattr(slots_module, "SOON_S", 0.0)
+    monkeypatch.setattr(slots_module, "ANSWER_S", 2.0)
+    slots = Slots()
+
+    def join() -> None:
+        time.sleep(2.2)
+        monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "1")
+        slots_module._serve(LocalAgent(tmp_path), slots_module._connect(**told[-1]))
+
+    slot = threading.Thread(target=join)
+    slot.start()
+    assert len(slots.offers()) == 2
+    slots.release(0)
+    slot.join(5.0)
 
 
 @contextmanager
@@ -123,7 +145,7 @@ def test_a_slot_that_does_not_answer_is_gone_and_is_not_asked_again(told, monkey
 
 @pytest.mark.parametrize("hello", [{"token": "wrong"}, {"hello": 2}, {"hello": 0}])
 def test_a_stranger_is_no_slot(told, monkeypatch, hello):
-    monkeypatch.setattr(slots_module, "ANSWER_S", 0.3)
+    monkeypatch.setattr(outer, "JOIN_S", 0.3)
     slots = Slots()
     with a_stranger(told[0], **hello) as stranger:
         with pytest.raises(UserError, match=r"rank 1\) did not connect"):

@@ -126,7 +126,7 @@ def test_tasks_of_srun_find_what_rank_0_publishes_in_a_file_of_its_owner(started
 
 
 def test_another_step_of_the_job_has_a_file_of_its_own(started_with, monkeypatch):
-    monkeypatch.setattr(outer, "FILE_S", 0.05)
+    monkeypatch.setattr(outer, "JOIN_S", 0.05)
     started_with(TASK)
     outer.started_by().publish("where rank 0 is")
     started_with({**TASK, "SLURM_STEP_ID": "2"})
