@@ -56,9 +56,11 @@ class ReplayedClock:
 
 def record(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
     """Record the durations of the candidate's blocks, start-ups, runs or collective operations,
-    with the verdict as extra_info, and with the throughput of blocks."""
+    with the verdict as extra_info."""
     comparison, judgement = outcome.comparison, outcome.judgement
-    seconds, details = work_of(comparison.question).durations(comparison, outcome.rounds)
+    work, arm = work_of(comparison.question), comparison.candidate.arm
+    launches = [measured.of(arm) for measured in outcome.rounds if measured.has(arm)]
+    seconds = [each for launch in launches for each in work.durations(comparison, launch)]
     if seconds:
         benchmark.extra_info.update(
             case=comparison.name,
@@ -67,7 +69,6 @@ def record(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
             threshold=plain(judgement.rule),
             rounds=judgement.rounds,
             world_size=comparison.world_size,
-            **details,
         )
         clock.replay(seconds, benchmark)
 

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 from hvdperf.launch.arm_launcher import PATIENCE, ArmLauncher
 from hvdperf.launch.live_launch import LaunchFailed, LiveLaunch
@@ -135,13 +135,6 @@ class RoundSettings:
     runs: Runs = field(default_factory=Runs)
     transfers: Mapping[Arm, Sequence[Transfer]] = field(default_factory=dict)
     meter: CpuMeter | None = None
-
-
-class Durations(NamedTuple):
-    """Seconds that the candidate's launches were timed, for pytest-benchmark, and further facts."""
-
-    seconds: list[float]
-    details: dict[str, Any]
 
 
 @dataclass
@@ -269,8 +262,9 @@ class Work(ABC):
 
     @classmethod
     @abstractmethod
-    def durations(cls, comparison: Comparison, rounds: Sequence[Round]) -> Durations:
-        """Return the seconds that the candidate's launches were timed."""
+    def durations(cls, comparison: Comparison, launch: Launch) -> list[float]:
+        """Return the seconds that a launch of the candidate was timed, for pytest-benchmark; [] if
+        it ended before."""
 
     # Timing blocks -----------------------------------------------------------------------------
 

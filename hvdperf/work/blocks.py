@@ -206,23 +206,8 @@ class Blocks(base.Work):
         return attribute_sides(*comparison.sides, pairs, hosts, _ideal(comparison))
 
     @classmethod
-    def durations(cls, comparison: Comparison, rounds: Sequence[Round]) -> base.Durations:
-        blocks, reference = (
-            [block for each in rounds for block in each.of(side.arm).of_kind(side.kind)]
-            for side in comparison.sides
-        )
-        if not blocks:
-            return base.Durations([], {})
-        metadata = rounds[0].of(comparison.candidate.arm).metadata
-        return base.Durations(
-            [block.seconds for block in blocks],
-            {
-                "images_per_second": median_speed(blocks),
-                "images_per_second_reference": median_speed(reference) if reference else None,
-                "steps_per_block": blocks[0].steps,
-                "gradient_bytes": metadata[0].gradient_bytes,
-            },
-        )
+    def durations(cls, comparison: Comparison, launch: Launch) -> list[float]:
+        return [block.seconds for block in launch.of_kind(comparison.candidate.kind)]
 
 
 def turns_of(launch: Launch) -> Turns:

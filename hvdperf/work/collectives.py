@@ -19,7 +19,7 @@ from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.profile import Profile, Sampling
 from hvdperf.records.outcome import Attribution
 from hvdperf.records.rounds import CollectiveReport, Launch, Round, Series
-from hvdperf.work.base import Durations, Hosts, LiveLaunches, Pairs, RoundRequest
+from hvdperf.work.base import Hosts, LiveLaunches, Pairs, RoundRequest
 from hvdperf.work.blocks import LENGTH_OF_BLOCKS, Blocks, Visit, turns_of
 from hvdperf.worker.protocol import Phase
 
@@ -171,17 +171,15 @@ class Collectives(Blocks):
         return attribute_sides(ours, alone, [(launch, launch) for launch, _ in pairs], hosts)
 
     @classmethod
-    def durations(cls, comparison: Comparison, rounds: Sequence[Round]) -> Durations:
+    def durations(cls, comparison: Comparison, launch: Launch) -> list[float]:
+        """Return the seconds of each turn, which is once through all sizes."""
         if _times_steps(comparison):
-            return super().durations(comparison, rounds)
-        # A turn is once through all sizes.
-        turns: dict[tuple[int, int], float] = {}
-        for number, measured in enumerate(rounds):
-            for series in measured.of(comparison.candidate.arm).series:
-                if series.transfer.collective is comparison.collective and series.repeats:
-                    turn = number, series.turn
-                    turns[turn] = turns.get(turn, 0.0) + series.seconds
-        return Durations(list(turns.values()), {})
+            return super().durations(comparison, launch)
+        turns: dict[int, float] = {}
+        for series in launch.series:
+            if series.transfer.collective is comparison.collective and series.repeats:
+                turns[series.turn] = turns.get(series.turn, 0.0) + series.seconds
+        return list(turns.values())
 
 
 def _times_steps(comparison: Comparison) -> bool:

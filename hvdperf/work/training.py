@@ -14,7 +14,6 @@ from hvdperf.explain import attribution, speedup, training_runs
 from hvdperf.explain.collectives import ALPHA_FASTER, FASTER_BY_NOISE
 from hvdperf.explain.speedup import BY_ABLATION, divides_steps, scaling_breakdown, training
 from hvdperf.explain.time_breakdown import CLOSES_WITHIN, time_breakdown
-from hvdperf.json_records import plain
 from hvdperf.launch.arm_launcher import PATIENCE
 from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.plan.arms import Arm, BlockKind, Term
@@ -23,7 +22,7 @@ from hvdperf.records.outcome import Attribution, ScalingBreakdown
 from hvdperf.records.rounds import Block, Launch, Round, Run, RunReport, StampedRun
 from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import Floor, Judgement, Rule
-from hvdperf.work.base import Durations, Hosts, LiveLaunches, Pairs, RoundRequest, Work
+from hvdperf.work.base import Hosts, LiveLaunches, Pairs, RoundRequest, Work
 from hvdperf.work.blocks import LENGTH_OF_BLOCKS
 from hvdperf.worker.protocol import Phase
 
@@ -63,17 +62,8 @@ class Training(Work, ABC):
         return found + problems_of_run(launch.arm, launch.run) if launch.run else found
 
     @classmethod
-    def durations(cls, comparison: Comparison, rounds: Sequence[Round]) -> Durations:
-        launches = [measured.of(comparison.candidate.arm) for measured in rounds]
-        # A launch that ended before its time has no run.
-        runs = [launch.run for launch in launches if launch.run]
-        return Durations(
-            [max(rank.seconds for rank in ranks) for ranks in runs],
-            {
-                "samples": [training_runs.samples(ranks) for ranks in runs],
-                "validation": [plain(ranks[0].validation) for ranks in runs],
-            },
-        )
+    def durations(cls, comparison: Comparison, launch: Launch) -> list[float]:
+        return [max(rank.seconds for rank in launch.run)] if launch.run else []
 
 
 def both_runs(comparison: Comparison, measured: Round) -> tuple[Sequence[RunReport], ...]:
@@ -343,13 +333,10 @@ class Startup(Work):
         return attribution.attribute_start(phase, pairs, hosts)
 
     @classmethod
-    def durations(cls, comparison: Comparison, rounds: Sequence[Round]) -> Durations:
-        seconds = []
-        for measured in rounds:
-            launch = measured.of(comparison.candidate.arm)
-            with suppress(LookupError, ValueError, ZeroDivisionError):
-                seconds.append(startup_seconds(comparison, launch))
-        return Durations(seconds, {})
+    def durations(cls, comparison: Comparison, launch: Launch) -> list[float]:
+        with suppress(LookupError, ValueError, ZeroDivisionError):
+            return [startup_seconds(comparison, launch)]
+        return []
 
 
 def _is_of_trace(comparison: Comparison) -> bool:
