@@ -59,7 +59,7 @@ ACTIVATE := HVDPERF_VENV=$(VENV); . ./activate || exit
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help stack env data perf report history backfill changes wheel schemas test test-all lint docs bench soak simulate trust truth clean distclean
+.PHONY: help stack env data perf report history backfill changes wheel schemas test test-all lint docs bench simulate trust truth clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET [TF=2.15.1] [GPU=1] [ARGS="..."]'
@@ -132,9 +132,6 @@ docs: env ## write docs/reference/ and results/schema/ from the code, and build 
 
 bench: env ## measure what the suite itself costs: python -m bench costs
 	@$(ACTIVATE); python -m bench costs $(ARGS)
-
-soak: env ## start and end launches, some of which fail, and report leftovers: ARGS=200
-	@$(ACTIVATE); python -m bench soak $(if $(ARGS),--launches $(ARGS))
 
 simulate: env ## simulate error rates and durations of verdicts: the tables of docs/
 	@$(ACTIVATE); python -m bench rates $(or $(ARGS),simulation)

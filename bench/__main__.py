@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from bench import costs, limits, mutants, nights, sessions, soak, trust, truth_table
+from bench import costs, limits, mutants, nights, sessions, trust, truth_table
 from bench.simulator import Table
 from docs.markdown import put_into
 from hvdperf import cli
@@ -53,7 +53,6 @@ def rates(*names: str, of: int | None = None, write: bool = False) -> int:
 
 COMMANDS: Mapping[str, cli.Command] = {
     "costs": costs.costs,
-    "soak": soak.start_and_end,
     "rates": rates,
     "trust": trust.add_sessions,
     "truth": truth_table.make,

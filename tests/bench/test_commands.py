@@ -23,7 +23,6 @@ from hvdperf.errors import UserError
         ("rates weeks", "weeks"),
         ("mutants hvdperf/none/", "hvdperf/none/"),
         ("mutants --count 0", "above zero"),
-        ("soak --launches 0", "above zero"),
         ("truth --data none", "none: there is no recording in it"),
     ],
 )

@@ -8,15 +8,20 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from hvdperf.plan.arms import BlockKind
+from hvdperf.launch.helpers import scratch_directory
+from hvdperf.launch.live_launch import LiveLaunch
+from hvdperf.plan.arms import SWEEP, Arm, BlockKind
 from hvdperf.plan.data import DataSource
 from hvdperf.plan.options import LAUNCHERS
 from hvdperf.plan.questions import Fault
 from hvdperf.records.rounds import BlockReport
+from hvdperf.worker.protocol import Phase
+from hvdperf.worker.strategies import Strategy
 from tests.support.groups import (
     DEADLINE_S,
     WORKLOAD,
@@ -26,7 +31,15 @@ from tests.support.groups import (
     horovod,
     single,
 )
-from tests.support.leftovers import all_sockets, ended, open_sockets, shared_memory_files
+from tests.support.leftovers import (
+    all_sockets,
+    descriptors,
+    ended,
+    eventually,
+    launched,
+    open_sockets,
+    shared_memory_files,
+)
 
 pytestmark = pytest.mark.mpirun
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,7 +61,7 @@ def _quick_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(STALL_SHUTDOWN_S))
 
 
-# How the kinds end over the other launcher, tests/launch/test_fork_server.py and the soak show.
+# How the kinds end over the other launcher, tests/launch/test_fork_server.py shows.
 @pytest.mark.parametrize(
     ("launcher", "kind"),
     [
@@ -129,3 +142,44 @@ def test_a_damaged_record_is_named_by_a_command_for_its_directory(
     assert str(data) in failure.cause
     assert f"imagenet_files {data} --decode" in failure.cause
     assert "\n" not in failure.cause
+
+
+def killed_while_stopped(group: LiveLaunch) -> None:
+    group.pause()
+    os.kill(group.ranks[1].pid, signal.SIGKILL)
+    group.resume()
+    assert failure_of(lambda: group.ask("evidence", DEADLINE_S)).rank == 1
+
+
+def dropped(group: LiveLaunch) -> None:
+    """Kill and end the group without an order to close, as after Ctrl-C."""
+    group.kill()
+    group.end()
+
+
+ENDS = (
+    LiveLaunch.close,
+    partial(LiveLaunch.close, leave_group=True),
+    killed_while_stopped,
+    dropped,
+)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "strategy"),
+    [*((name, Strategy.HOROVOD) for name in LAUNCHERS), ("mpirun", Strategy.BARE)],
+)
+def test_launches_leave_nothing_however_they_end(
+    make_arm_launcher: MakeStarter, launcher: str, strategy: Strategy
+) -> None:
+    starter = make_arm_launcher(launcher)
+    scratch_directory("the process that removes it stays")
+    before = descriptors(os.getpid())
+    for end in ENDS:
+        group = starter.start(Arm(SWEEP, strategy, 2), (), 1, False, last_phase=Phase.INIT)
+        group.wait_ready(DEADLINE_S)
+        end(group)
+    # Those of the server that forks ranks are its own.
+    assert eventually(lambda: not launched(starter.hub.port))
+    assert not list(starter.scratch.glob("launch-*"))
+    assert descriptors(os.getpid()) == before

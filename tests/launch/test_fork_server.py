@@ -16,13 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.soak import launched
 from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.launch.processes import is_running
 from hvdperf.worker.process import stat_fields
 from tests.support.groups import MakeStarter, failure_of, horovod
-from tests.support.leftovers import ended
+from tests.support.leftovers import ended, launched
 
 pytestmark = pytest.mark.mpirun
 SOON = 20.0
@@ -89,7 +88,7 @@ def start_importing(arm_launcher: ArmLauncher) -> LiveLaunch:
 def processes(arm_launcher: ArmLauncher, name: str = "hvd-") -> dict[int, str]:
     """Those that the starter's launches consist of, with their names."""
     return {
-        pid: its for pid, its in launched([arm_launcher.hub.port]).items() if its.startswith(name)
+        pid: its for pid, its in launched(arm_launcher.hub.port).items() if its.startswith(name)
     }
 
 

@@ -1,4 +1,4 @@
-"""Sockets and shared memory that ranks have, and the end of processes."""
+"""Processes of launches, what they hold open, the memory that they share, and their end."""
 
 from __future__ import annotations
 
@@ -6,10 +6,33 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
-from bench.soak import descriptors
 from hvdperf.launch.processes import is_running
+from hvdperf.worker.protocol import DRIVER_VARIABLE
+
+
+def launched(port: int) -> dict[int, str]:
+    """Return the names of the processes, by process id, that were to connect to the port."""
+    address = re.compile(rf"(?:^|\0){DRIVER_VARIABLE}=[^\0]*:{port}:")
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if address.search((process / "environ").read_text(errors="replace")):
+                found[int(process.name)] = (process / "comm").read_text().strip()
+    return found
+
+
+def descriptors(pid: int) -> frozenset[str]:
+    """Return the names that the kernel gives to a process's open files."""
+    found = set()
+    with suppress(OSError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(FileNotFoundError):
+                found.add(os.readlink(descriptor))
+    # Without the directory that has just been listed.
+    return frozenset(found - {f"/proc/{pid}/fd"})
 
 
 def open_sockets(pids: Iterable[int]) -> set[str]:
