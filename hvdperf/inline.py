@@ -6,6 +6,7 @@ A browser recognises the page's own scripts by the hashes and runs no other that
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import re
@@ -45,8 +46,8 @@ Theme = Mapping[str, Any]
 @dataclass(frozen=True)
 class Assets:
     """The text that every page contains. libraries: their entries in vendor.toml, with their
-    "script" and "licence". policy: the page's Content-Security-Policy, which names every script and
-    style in the page."""
+    "packed" script (gzip, base64) and "licence". policy: the page's Content-Security-Policy, which
+    names every script and style in the page, and those that plots.js unpacks."""
 
     style: Markup
     early: Sequence[Markup]
@@ -70,8 +71,9 @@ def assets(without: Sequence[str] = ()) -> Assets:
     early = [_script(PAGE / name) for name in EARLY]
     late = [_script(PAGE / name) for name in LATE if name not in without]
     libraries = [_library(copy) for copy in copies()]
-    scripts = [*early, *(library["script"] for library in libraries), *late]
-    return Assets(style, early, libraries, late, json_text(themes()), _policy(style, scripts))
+    unpacked = [_script(VENDOR / copy["file"]) for copy in copies()]
+    policy = _policy(style, [*early, *late, *unpacked])
+    return Assets(style, early, libraries, late, json_text(themes()), policy)
 
 
 def copies() -> list[Mapping[str, str]]:
@@ -88,7 +90,8 @@ def json_text(value: object) -> Markup:
 
 def _library(copy: Mapping[str, str]) -> Mapping[str, str]:
     licence = (VENDOR / copy["licence"]).read_text(encoding="utf-8")
-    return {**copy, "script": _script(VENDOR / copy["file"]), "licence": licence}
+    packed = gzip.compress(_script(VENDOR / copy["file"]).encode(), mtime=0)
+    return {**copy, "packed": base64.b64encode(packed).decode(), "licence": licence}
 
 
 def _script(path: Path) -> Markup:

@@ -94,8 +94,21 @@
     const PAGE = /^[\w./-]+\.html$/;
     const link = address => PAGE.test(address) ? Promise.resolve({href: address}) : nobody();
 
+    /* The libraries are packed to a half. */
+    async function unpack() {
+        for (const library of document.querySelectorAll('.library')) {
+            const bytes = Uint8Array.from(atob(library.textContent), letter => letter.charCodeAt(0));
+            const script = document.createElement('script');
+            const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));
+            script.textContent = await new Response(stream).text();
+            library.replaceWith(script);
+        }
+    }
+    const unpacked = unpack();
+
     /* Vega's view of a figure in an element. Rejects what cannot be drawn. */
     page.embed = async (figure, place, width, changes = {}) => {
+        await unpacked;
         const colours = page.theme.colours;
         const rows = page.rowsOf(figure);
         const spec = page.withVerdicts(page.json(figure.querySelector('.spec')), rows, colours);
@@ -128,6 +141,7 @@
                 plot.style.minHeight = `${Number(plot.dataset.height) + 40}px`;
             }
             this.look();
+            return unpacked.catch(() => page.say('This browser is too old to draw plots'));
         },
         /* Sees anew which are in sight, and draws those that are not as they should be. */
         look() {

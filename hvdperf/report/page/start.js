@@ -46,7 +46,7 @@
     page.sorting?.start();
     page.filters?.start();
     page.downloads.start();
-    page.plots.start();
+    const canDraw = page.plots.start();
     page.places.start();
     followReading();
     addEventListener('hashchange', () => {
@@ -54,5 +54,6 @@
         page.filters?.follow();
         page.places.follow();
     });
-    root.dataset.ready = 'true';
+    // Paper does not wait.
+    canDraw.then(() => { root.dataset.ready = 'true'; });
 }
