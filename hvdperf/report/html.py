@@ -122,10 +122,11 @@ def _names(table: Table) -> Column:
 
 
 def _cell(row: Row, column: Column, names: bool) -> Markup:
-    """Return an element. names: whether it says what its row is about."""
+    """Return an element without its end tag, which HTML does not need. names: whether it says what
+    its row is about."""
     hidden = Markup(" hidden" if column.hidden else "")
-    tag, scope = (Markup("th"), Markup(' scope="row"')) if names else (Markup("td"), Markup(""))
-    return Markup("<%s%s%s>%s</%s>") % (tag, scope, hidden, _content(row, column), tag)
+    tag = Markup('th scope="row"' if names else "td")
+    return Markup("<%s%s>%s") % (tag, hidden, _content(row, column))
 
 
 def _content(row: Row, column: Column) -> Markup:
@@ -139,6 +140,9 @@ def _content(row: Row, column: Column) -> Markup:
     text = escape(value)
     if column.key.startswith("verdict") and value in _VERDICTS:
         return Markup(f'<span class="verdict {slug(_VERDICTS[value])}">{text}</span>')
+    # Only text of other scripts can change the direction of its surroundings.
+    if not value or not value.isascii():
+        text = Markup("<bdi>%s</bdi>") % text
     if column.link and row[column.link]:
-        return Markup('<a href="%s"><bdi>%s</bdi></a>') % (row[column.link], text)
-    return Markup(f"<bdi>{text}</bdi>")
+        return Markup('<a href="%s">%s</a>') % (row[column.link], text)
+    return text

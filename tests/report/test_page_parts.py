@@ -233,9 +233,9 @@ def test_a_cell_has_all_digits(value: float) -> None:
 def test_no_value_is_an_empty_cell_and_an_empty_text_is_none() -> None:
     cells = body(Table((Column("a", "A"),), ({"a": None}, {"a": ""}, {"a": "0"})))
     assert cells.split("\n") == [
-        '<tr><th scope="row"></th></tr>',
-        '<tr><th scope="row"><bdi></bdi></th></tr>',
-        '<tr><th scope="row"><bdi>0</bdi></th></tr>',
+        '<tr><th scope="row"></tr>',
+        '<tr><th scope="row"><bdi></bdi></tr>',
+        '<tr><th scope="row">0</tr>',
     ]
 
 

@@ -262,7 +262,7 @@ def test_the_page_and_the_calendar_have_the_verdicts_over_nights(tmp_path: Path)
     text = (tmp_path / NIGHTS / "a100/index.html").read_text()
     assert f"{CASE}: suspect: 0.955 (" in text
     for night, verdict in ((MADE[1].night, "INCONCLUSIVE"), (MADE[2].night, "FAIL")):
-        assert re.search(rf'>{night}</bdi></t.><td><span class="verdict \w+">{verdict}<', text)
+        assert re.search(rf'>{night}<td><span class="verdict \w+">{verdict}<', text)
 
 
 def test_a_cause_that_the_session_found_stays() -> None:
