@@ -241,7 +241,7 @@ def _append_summary(
 
 
 def write_page(where: Results) -> int:
-    """Write the page of all nights and releases."""
+    """Write the page of all nights."""
     results = where.results
     if not any((results / folder).is_dir() for folder in (NIGHTS, HISTORY)):
         raise UserError(f"{shown(results / NIGHTS)}: there are no nights; measure one: nightly run")

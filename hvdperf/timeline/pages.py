@@ -1,5 +1,4 @@
-"""The pages of both axes: an overview of all series by date, with throughputs by release, and a
-page of each series beside its nights."""
+"""The pages of nights: an overview of all series, and a page of each series beside its nights."""
 
 from __future__ import annotations
 
@@ -22,10 +21,10 @@ from hvdperf.records.outcome import Measure
 from hvdperf.report import html, plots
 from hvdperf.report.content import CaseNote, Column, Figure, Plot, Report, Section, Table
 from hvdperf.report.words import slug
-from hvdperf.timeline import history, store
+from hvdperf.timeline import store
 from hvdperf.timeline.lines import Line, percent
 from hvdperf.timeline.nights import changes
-from hvdperf.timeline.nights.night import Night, joined, read_accepted, read_night
+from hvdperf.timeline.nights.night import joined, read_accepted, read_night
 from hvdperf.timeline.nights.series import Event, Series, events
 from hvdperf.timeline.nights.watch import MISSING
 from hvdperf.verdict import Verdict, counted, worst
@@ -95,13 +94,9 @@ def write_index(path: Path, root: Path, pages: Path, until: date) -> Path:
     """Write the page of all documents below root, and that of each series. pages: the directory of
     the sessions' pages. until: today. Raises UserError if a page cannot be written."""
     names = sorted({each.parent.name for each in store.documents(root / store.NIGHTS)})
-    results, refused = history.read_history(root / store.HISTORY)
     place = Place(path, root, pages, until)
     left_out: list[str] = []
     found = [each for name in names if (each := write_series(place, name, left_out)) is not None]
-    if names:
-        kinds = {kind for each in found for kind in _machines(each.series.nights)}
-        results = history.of_kinds(results, kinds)
     rank = [*Verdict].index
     found.sort(key=lambda each: (rank(each.verdict), -each.open[0].size if each.open else 0))
     rows = []
@@ -131,18 +126,12 @@ def write_index(path: Path, root: Path, pages: Path, until: date) -> Path:
             for each in found
             if each.verdict is not Verdict.PASS
         ),
-        sections=(_last_nights(place, found), _by_release(results)),
-        left_out=(*store.shortened(left_out), *refused),
+        sections=(_last_nights(place, found),),
+        left_out=tuple(store.shortened(left_out)),
         next_steps=tuple(step for each in found for step in _steps(each.open[:1])),
         headline=told if found else "There is no night yet: `hvdperf nightly run` measures one",
     )
     return _write(path, report)
-
-
-def _machines(nights: Sequence[Night]) -> list[str]:
-    """Return the kinds of machines of the last night in which something was measured, in words."""
-    measured = next((night for night in reversed(nights) if night.parts), nights[-1])
-    return [history.machine_words(part.fingerprint) for part in measured.parts]
 
 
 def _note(name: str, verdict: Verdict, told: str, found: Sequence[Event]) -> CaseNote:
@@ -459,41 +448,3 @@ def _drawn(names: dict[str, str], lines: Sequence[Line]) -> Plot:
             *transforms,
         ],
     )
-
-
-# By release -------------------------------------------------------------------------------------
-
-
-def _by_release(results: Sequence[history.RawResult]) -> Section:
-    """Return a figure for each machine and version of a package, with the lines of two releases or
-    more of the other one."""
-    figures = tuple(_of_releases(each) for each in history.series_of(results) if each.varying)
-    intro = "A launch is a point, in percent of the median of its line."
-    return Section("by-release", "By release", intro, figures)
-
-
-def _of_releases(series: history.Series) -> Figure:
-    lines = series.varying
-    rows = [
-        (f"{line.name}, {line.replica}", series.version(line, place), figure)
-        for line in lines
-        for place, figure in enumerate(line.figures)
-    ]
-    told = [
-        f"{each.line.name}: {each.size} since {each.since}: "
-        f"{history.bisect_command(series, each) or history.word(each)}"
-        for each in series.changes
-        if each.before != each.since
-    ]
-    columns = (*_texts("line", "release"), Column("value", "throughput", "samples/s", 1))
-    transforms, y = _percent(lines, "line")
-    color = plots.field("line", "nominal", legend={**plots.LEGEND, "columns": 1, "labelLimit": 0})
-    middle = {**y, "aggregate": "median"}
-    plot = plots.layered(
-        plots.layer({"type": "line", "strokeWidth": 1.2}, y=middle, color=color),
-        plots.layer("point", y=y, color=color, tooltip=plots.tooltip(columns)),
-        encoding={"x": plots.field("release", "ordinal", sort=None, axis={"title": None})},
-        transform=transforms,
-    )
-    says = f"{'; '.join(told) or 'No release has changed a throughput'}."
-    return Figure(slug(series.heading), series.heading, says, Table.filled(columns, rows), plot)

@@ -21,10 +21,9 @@ from hvdperf.timeline.nights.night import (
     write_night,
 )
 from hvdperf.timeline.pages import STRIP, write_index
-from hvdperf.timeline.store import HISTORY, NIGHTS
+from hvdperf.timeline.store import NIGHTS
 from hvdperf.verdict import Verdict
 from tests.support.browser import Window, visit, window
-from tests.support.histories import raw_result, written
 from tests.support.nights import Year, nights, slowed, with_part
 
 YEAR = Year(0.01, networks=8, world_sizes=(1, 2, 4, 8))
@@ -236,22 +235,6 @@ def test_nothing_is_wider_than_the_window(page: Page, address: str, width: int) 
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_releases_stand_below_the_nights_with_their_changes(tmp_path: Path) -> None:
-    for number, version in enumerate(("2.15.1", "2.16.2", "2.17.1")):
-        speed = 90.0 if number == 2 else 100.0
-        speeds = [speed + 0.1 * launch for launch in (3, 0, 6, 1, 7, 2, 5, 4)]
-        result = raw_result(tensorflow=version, speeds={("vgg_16_s", 1): speeds}, number=number)
-        written(tmp_path / HISTORY, result)
-    write_index(tmp_path / "index.html", tmp_path, tmp_path / "pages", date.min)
-    text = (tmp_path / "index.html").read_text()
-    assert "There is no night yet" in text
-    told = re.search(r'<p class="says"[^>]*>(throughput.*)</p>', text)
-    assert told is not None
-    assert told[1].startswith("throughput[vgg_16_s-np1]: -10.0 % (")
-    assert told[1].endswith("--at 0.28.1 --from 2.16.2 --to 2.17.1 --model vgg_16_s --np 1.")
-    assert [text.count(f"<td>{version}<td>") for version in ("2.15.1", "2.17.1")] == [8, 8]
-
-
 def test_what_launches_take_besides_is_drawn_and_fails_where_it_became_more(tmp_path: Path) -> None:
     *before, last = nights(CALM, 1)[:40]
     store(tmp_path, "a100", [*(with_costs(each, 3.0) for each in before), with_costs(last, 4.0)])
@@ -262,14 +245,3 @@ def test_what_launches_take_besides_is_drawn_and_fails_where_it_became_more(tmp_
     assert "Lower is better." not in figures["throughput-network_1"]
     head = text.partition("<nav")[0]
     assert re.search(r"FAIL.*\+33.3 % .*memory of all 4", head, re.DOTALL)
-
-
-def test_a_history_of_another_machine_is_not_on_the_page_of_nights(tmp_path: Path) -> None:
-    first, last = nights(CALM, 1)[:2]
-    store(tmp_path, "here", [first, replace(last, parts=(), reason="no node")])
-    for number, version in enumerate(("2.15.1", "2.16.2")):
-        written(tmp_path / HISTORY, raw_result(tensorflow=version, number=number))
-    index(tmp_path)
-    text = (tmp_path / "index.html").read_text()
-    assert "here" in text
-    assert "releases of TensorFlow" not in text
