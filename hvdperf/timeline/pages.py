@@ -6,7 +6,7 @@ import json
 import os
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import chain
@@ -20,12 +20,14 @@ from hvdperf.records.documents import Summary
 from hvdperf.records.outcome import Measure
 from hvdperf.report import html, plots
 from hvdperf.report.content import CaseNote, Column, Figure, Plot, Report, Section, Table
-from hvdperf.report.words import slug
+from hvdperf.report.words import machine, stack
 from hvdperf.timeline import store
 from hvdperf.timeline.lines import Line, percent
 from hvdperf.timeline.nights import changes
+from hvdperf.timeline.nights.falls import What
 from hvdperf.timeline.nights.night import joined, read_accepted, read_night
 from hvdperf.timeline.nights.series import Event, Series, events
+from hvdperf.timeline.nights.speed import ALL, Key, Scope
 from hvdperf.timeline.nights.watch import MISSING
 from hvdperf.verdict import Verdict, counted, worst
 
@@ -33,8 +35,7 @@ from hvdperf.verdict import Verdict, counted, worst
 STRIP = 14
 # The next night may still go on or be to come on the day after the last one.
 _LATE_DAYS = 1
-# An axis shows at least this, in percent of the median of a line, so that noise of 1 % fills a
-# tenth of the height.
+# Lines across a plot, in percent of the median, so that noise of 1 % fills a tenth of the height.
 SPAN = (90.0, 110.0)
 # The channels of a date, whatever the time zone of the browser, and of the address of its session.
 _NIGHT = plots.field(
@@ -135,8 +136,10 @@ def write_index(path: Path, root: Path, pages: Path, until: date) -> Path:
 
 
 def _note(name: str, verdict: Verdict, told: str, found: Sequence[Event]) -> CaseNote:
-    """Return a note with what else is known of the first event."""
-    return CaseNote(name, verdict, (told, *(note for each in found[:1] for note in each.notes)))
+    """Return a note with what else is known of the first event, and its commands."""
+    first = found[:1]
+    notes = (note for each in first for note in each.notes)
+    return CaseNote(name, verdict, (told, *notes), output=tuple(_steps(first)))
 
 
 def _steps(found: Iterable[Event]) -> Iterator[str]:
@@ -232,9 +235,9 @@ def write_series(place: Place, name: str, left_out: list[str]) -> Shown | None:
             *(CaseNote(row.name, Verdict.FAIL, (row.reason,)) for row in failed),
         ),
         sections=(
+            _by_date(series, happened, pages),
             Section("nights", "Every night", "", (calendar,)),
             _events(happened),
-            _by_date(series, happened, pages),
         ),
         next_steps=tuple(_steps(doing[:1])),
         headline=f"{name}: {verdict.value}",
@@ -278,13 +281,7 @@ def _machine(series: Series) -> dict[str, str]:
     if part is None:
         return {}
     known = part.fingerprint
-    device = f"{known['gpus']} x {', '.join(known['gpu_model'])}"
-    cpu = f"{known['cores']} cores of {known['cpu_model']}"
-    found = {
-        "machine": device if known["gpus"] else cpu,
-        "stack": f"TensorFlow {known['tensorflow']}, Horovod {known['horovod']}",
-        "hosts": ", ".join(part.hosts),
-    }
+    found = {"machine": machine(known), "stack": stack(known), "hosts": ", ".join(part.hosts)}
     for node in series.found.nodes:
         found[f"nights on {', '.join(node.hosts)}, which are left out of the changes"] = (
             f"{percent(node.change)} in {node.lines} lines, {node.nights} nights"
@@ -299,11 +296,10 @@ def _events(happened: Sequence[Event]) -> Section:
             *(each.since, each.told),
             "until it is repaired or accepted" if each.is_open else each.standing.value,
             "; ".join(each.notes),
-            "; ".join(f"{what}: {command}" for what, command in each.commands),
         )
         for each in happened
     ]
-    columns = _texts("verdict", "since", "what", "standing", "what else is known", "commands")
+    columns = _texts("verdict", "since", "what", "standing", "what else is known")
     figure = Figure("events", "Events", "", Table.filled(columns, rows))
     intro = "Falls, lasting changes and alarms of the gate: those that FAIL first, then the newest."
     none = "No fall, no lasting change and no alarm of a gate is known."
@@ -358,7 +354,7 @@ def _last_figures(series: Series) -> Figure:
 
 
 def _by_date(series: Series, happened: Sequence[Event], pages: Sequence[str]) -> Section:
-    """Return a figure for each network and what was measured of it. pages: of the nights."""
+    """Return the figure of all lines, of which a reader chooses a network's. pages: of nights."""
     nights = [night.night for night in series.nights]
     told: dict[int, list[str]] = {at: [*marks] for at, marks in series.found.marks.items()}
     for event in happened:
@@ -366,85 +362,95 @@ def _by_date(series: Series, happened: Sequence[Event], pages: Sequence[str]) ->
     for each in series.accepted:
         at = bisect_right(nights, each.night) - 1
         told.setdefault(at, []).append(f"accepted up to {each.night}: {each.why}")
-    groups: dict[tuple[str, str], list[Line]] = {}
-    for line in _lines(series):
-        groups.setdefault((_kind(line), line.model), []).append(line)
-    figures = []
-    for (kind, model), lines in groups.items():
-        names = {f"line_{number}": line.name for number, line in enumerate(lines)}
-        figure_at = [dict(zip(line.at, line.figures, strict=True)) for line in lines]
-        failed: dict[int, list[str]] = {}
-        for line in lines:
-            for at, verdict in zip(line.at, line.verdicts, strict=False):
-                if verdict is Verdict.FAIL:
-                    failed.setdefault(at, []).append(line.name)
-        rows = [
-            (
-                f"{nights[at]}",
-                *(own.get(at) for own in figure_at),
-                *("; ".join(texts.get(at, ())) or None for texts in (failed, told)),
-                pages[at],
-            )
-            for at in sorted(set().union(*figure_at))
-        ]
-        columns = (
-            Column("night", "night", link="page"),
-            *(Column(key, name, _unit(lines[0]), 3) for key, name in names.items()),
-            Column("failed", "FAIL"),
-            Column("told", "what happened"),
-            Column("page", "", hidden=True),
-        )
-        says = "Lower is better." if lines[0].lower_is_better else ""
-        table, tags = Table.filled(columns, rows), {"model": model, "question": kind}
-        title = f"{kind.replace('_', ' ')} of {model}"
-        figures.append(Figure(slug(kind, model), title, says, table, _drawn(names, lines), tags))
-    intro = (
+    # First those that make the series FAIL.
+    slow = [each.line.name for each in series.open]
+    lines = sorted(_lines(series), key=lambda line: line.name not in slow or line.is_gate)
+    groups: dict[str, list[Line]] = {}
+    for line in lines:
+        better = " (lower is better)" * line.lower_is_better
+        groups.setdefault(f"{_kind(line)} of {line.model}{better}", []).append(line)
+    fell = {at: fall.what for at, fall in series.falls.items()}
+    figures = [_percents(own, fell, len(nights)) for own in groups.values()]
+    rows = [
+        (f"{night}", "; ".join(told.get(at, ())) or None, *cells, pages[at])
+        for at, (night, *cells) in enumerate(zip(nights, *figures, strict=True))
+    ]
+    titles = {f"lines_{number}": title for number, title in enumerate(groups)}
+    columns = (
+        Column("night", "night", link="page"),
+        Column("told", "what happened"),
+        *(Column(key, title) for key, title in titles.items()),
+        Column("page", "", hidden=True),
+    )
+    names = {key: [*map(_legend, own)] for key, own in zip(titles, groups.values(), strict=True)}
+    says = (
         "A night is a point, in percent of the median of its line, and leads to its session. A "
-        "vertical line is an event, another machine, stack or setting, or what was accepted. A "
-        "large point is a FAIL."
+        "mark at the top is a night on which one of the lines FAILs or fell; the table has them "
+        "side by side, with a ! after these. A vertical line is an event, another machine, stack "
+        "or setting, or what was accepted."
     )
-    return Section("by-date", "By date", intro, tuple(figures))
+    table = Table.filled(columns, rows)
+    figure = Figure("lines-by-date", "Lines by date", says, table, _drawn(titles, names))
+    return Section("by-date", "By date", "", (figure,) if groups else ())
 
 
-def _percent(lines: Sequence[Line], by: str) -> tuple[Sequence[plots.Layer], plots.Channel]:
-    """Return what makes of the column `value` the percent of the median of its line, and the
-    channel of these. by: the column that tells lines apart."""
-    every = [100 * figure / median(line.figures) for line in lines for figure in line.figures]
-    domain = [min(SPAN[0], *every), max(SPAN[1], *every)]
-    scale = {"domain": domain, "zero": False, "nice": False}
-    middle = {"op": "median", "field": "value", "as": "middle"}
-    transforms = (
-        {"joinaggregate": [middle], "groupby": [by]},
-        {"calculate": "100 * datum.value / datum.middle", "as": "percent"},
-    )
-    return transforms, plots.field("percent", "quantitative", "% of the median", scale=scale)
+def _legend(line: Line) -> str:
+    name = line.name.partition("[")[2].rstrip("]")
+    return f"{name}: 100 % = {median(line.figures):.4g} {_unit(line)}".rstrip()
 
 
-def _drawn(names: dict[str, str], lines: Sequence[Line]) -> Plot:
-    """Return the plot of lines by date. names: of the columns that have their figures, by key."""
-    transforms, y = _percent(lines, "key")
-    domain = {"domain": [*names.values()]}
-    color = plots.field("called", "nominal", scale=domain, legend=plots.LEGEND)
-    at = {"y": y, "color": color}
-    unit = _unit(lines[0])
-    tip = (*_texts("night"), Column("called", "line"), Column("value", "figure", unit, 3))
-    once = {"aggregate": [{"op": "count", "as": "lines"}], "groupby": ["night", "told"]}
-    is_bad = "indexof(split(datum.failed || '', '; '), datum.called) >= 0"
-    size = {"value": 14, "condition": {"test": is_bad, "value": 90}}
+def _percents(lines: Sequence[Line], fell: Mapping[int, Sequence[What]], count: int) -> list[str]:
+    """Return for each night the figures of lines in percent of their medians, with a blank between
+    them, a "!" after one that FAILs or fell, and "-" in place of a missing one."""
+    found = [["-"] * len(lines) for _ in range(count)]
+    for place, line in enumerate(lines):
+        own = Key(Scope.THROUGHPUT, line.model, line.world_size)
+        keys = {(line.measure, key) for key in (ALL, Key(Scope.NETWORK, line.model), own)}
+        bad = {at for at, what in fell.items() if not keys.isdisjoint(what)}
+        verdicts = zip(line.at, line.verdicts, strict=False)
+        bad |= {at for at, verdict in verdicts if verdict is Verdict.FAIL}
+        middle = median(line.figures)
+        for at, figure in zip(line.at, line.figures, strict=True):
+            found[at][place] = f"{100 * figure / middle:.1f}{'!' * (at in bad)}"
+    return [" ".join(cells) for cells in found]
+
+
+def _drawn(titles: Mapping[str, str], names: Mapping[str, Sequence[str]]) -> Plot:
+    """Return the plot of the lines by date of a column that is chosen. titles: of columns, by key.
+    names: of the lines in a column."""
+    select = {"input": "select", "options": [*titles], "labels": [*titles.values()], "name": " "}
+    y = plots.field("percent", "quantitative", "% of the median", scale={"zero": False})
+    legend = {**plots.LEGEND, "columns": 1, "labelLimit": 0}
+    at = {"y": y, "color": plots.field("line", "nominal", legend=legend)}
+    tip = (*_texts("night", "line"), Column("percent", "of the median", "%", 1))
+    chosen = [
+        {"filter": "isValid(datum[chosen])"},
+        {"calculate": "split(datum[chosen], ' ')", "as": "figure"},
+        {"calculate": f"{json.dumps(names)}[chosen]", "as": "line"},
+        {"flatten": ["figure", "line"]},
+        {"calculate": "parseFloat(datum.figure)", "as": "percent"},
+        {"calculate": "indexof(datum.figure, '!') > 0", "as": "fails"},
+        plots.known("percent"),
+    ]
+    drawn = [
+        plots.layer({"type": "line", "strokeWidth": 1.2}, **at),
+        plots.layer({"type": "point", "size": 14}, **at, href=_PAGE, tooltip=plots.tooltip(tip)),
+        plots.layer(
+            {"type": "rule", "style": "limit"},
+            {"filter": "datum.fails"},
+            y={"value": 0},
+            y2={"value": 8},
+        ),
+    ]
     return plots.layered(
+        *(plots.line("quiet", y={"datum": end}) for end in SPAN),
         plots.layer(
             {"type": "rule", "style": "ideal"},
             {"filter": "datum.told !== null"},
-            once,
             tooltip=plots.field("told", "nominal"),
         ),
-        plots.layer({"type": "line", "strokeWidth": 1.2}, **at),
-        plots.layer("point", **at, size=size, href=_PAGE, tooltip=plots.tooltip(tip)),
+        {"transform": chosen, "layer": drawn},
+        height=320,
         encoding={"x": _NIGHT},
-        transform=[
-            {"fold": [*names], "as": ["key", "value"]},
-            plots.known("value"),
-            {"calculate": f"{json.dumps(names)}[datum.key]", "as": "called"},
-            *transforms,
-        ],
+        params=[{"name": "chosen", "value": next(iter(titles), ""), "bind": select}],
     )

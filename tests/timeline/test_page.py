@@ -168,7 +168,7 @@ def test_every_night_is_there_with_its_verdict(page: Page, published: Path) -> N
     told = page.locator("#Says-nights").inner_text()
     assert told.startswith(f"{failed} FAIL, {355 - failed} PASS")
     assert page.locator("h1").inner_text() == "a100: FAIL"
-    assert (published / NIGHTS / "a100/index.html").stat().st_size < 4_000_000
+    assert (published / NIGHTS / "a100/index.html").stat().st_size < 750_000
     page.goto("/")
     page.get_by_role("link", name="see which").click()
     assert "2026-01-05.json: left out" in page.locator("#pageLeftOut").inner_text()
@@ -198,15 +198,29 @@ def test_every_line_has_its_last_figure_its_change_and_a_command(page: Page) -> 
     assert re.match(r"-10\S* % \(.*\) since 2026-08-\d\d, worse", changed)
 
 
-def test_lines_of_a_network_are_drawn_and_lead_to_sessions(page: Page) -> None:
-    rows = rows_of(page, "weak_scaling-network_0")
-    assert (len(rows), rows[-1][5]) == (355, "weak_scaling[network_0-np1]")
-    happened = {row[0]: row[6] for row in rows}
+def test_lines_of_a_network_are_chosen_drawn_and_lead_to_sessions(page: Page) -> None:
+    rows = rows_of(page, "lines-by-date")
+    heads = page.locator("#lines-by-date thead th").all_text_contents()
+    place = [head.strip() for head in heads].index("weak_scaling of network_0")
+    assert len(rows) == 355
+    # Only the line on one replica FAILed in the last night.
+    assert [figure[-1] == "!" for figure in rows[-1][place].split()] == [True, *[False] * 3]
+    happened = {row[0]: row[1] for row in rows}
     assert "and 3 more lines of network_0" in happened["2026-05-23"]
     assert "gpu_driver: 535.129.03 -> 550.54.15" in happened["2026-05-23"]
-    plot = drawn(page, "weak_scaling-network_0")
+    plot = drawn(page, "lines-by-date")
+    choice = page.locator("#lines-by-date select")
+    # What fell is seen first.
+    assert choice.locator("option:checked").inner_text() == "throughput of network_0"
+    choice.select_option(label="weak_scaling of network_0")
+    legend = plot.locator(".role-legend-label text")
+    expect(legend.first).to_contain_text("network_0-np1: 100 % = 0.")
     points = plot.locator(".mark-symbol.role-mark path")
     expect(points).to_have_count(4 * 355)
+    # Another theme draws it again, and leaves what is chosen.
+    page.get_by_role("button", name="Dark").click()
+    drawn(page, "lines-by-date")
+    expect(legend.first).to_contain_text("network_0-np1: 100 % = 0.")
     points.last.click(force=True)
     expect(page).to_have_title("2026-11-23")
 
@@ -221,7 +235,7 @@ def test_what_was_accepted_is_marked(browser: Browser, tmp_path: Path) -> None:
         assert page.locator("h1").inner_text() == "a100: PASS"
         (event,) = rows_of(page, "events")
         assert "accepted: a new driver" in event[4]
-        happened = [row[4] for row in rows_of(page, "throughput-network_0")]
+        happened = [row[1] for row in rows_of(page, "lines-by-date")]
         assert happened[90] == f"accepted up to {made[90].night}: a new driver"
 
 
@@ -240,8 +254,7 @@ def test_what_launches_take_besides_is_drawn_and_fails_where_it_became_more(tmp_
     store(tmp_path, "a100", [*(with_costs(each, 3.0) for each in before), with_costs(last, 4.0)])
     index(tmp_path)
     text = (tmp_path / NIGHTS / "a100/index.html").read_text()
-    figures = {part.partition('"')[0]: part for part in text.split('<article class="figure" id="')}
-    assert all("Lower is better." in figures[f"{what}-network_1"] for what in ("start", "memory"))
-    assert "Lower is better." not in figures["throughput-network_1"]
+    assert all(f"{what} of network_1 (lower is better)" in text for what in ("start", "memory"))
+    assert "throughput of network_1 (" not in text
     head = text.partition("<nav")[0]
     assert re.search(r"FAIL.*\+33.3 % .*memory of all 4", head, re.DOTALL)

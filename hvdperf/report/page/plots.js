@@ -113,6 +113,11 @@
         const rows = page.rowsOf(figure);
         const spec = page.withVerdicts(page.json(figure.querySelector('.spec')), rows, colours);
         delete spec.usermeta;
+        // What was chosen below a plot stays chosen.
+        const {view} = figure.querySelector('.plot');
+        for (const choice of (view && spec.params) || []) {
+            choice.value = view.signal(choice.name);
+        }
         Object.assign(spec, {data: {name: 'table', values: rows}}, changes);
         const errors = [];
         const result = await vegaEmbed(place, spec, {
