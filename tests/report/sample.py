@@ -172,6 +172,7 @@ def a_report() -> Report:
             Section("bound", "The bound", "", (), "pytest perf/ -k bound would measure it."),
         ),
         left_out=("runs/1/raw.json: not of this schema",),
+        next_steps=("# details", "hvdperf report"),
     )
 
 

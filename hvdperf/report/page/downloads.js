@@ -51,38 +51,14 @@
         save(new Blob([page.csvOf(figure)], {type: 'text/csv;charset=utf-8'}), `${figure.id}.csv`);
     }
 
-    /* A page from a file may be refused the clipboard; then it is copied as a selection is. */
-    async function copy(figure) {
-        const text = page.csvOf(figure);
+    /* The commands of a place, or its table. Some pages are refused the clipboard. */
+    async function copy(place) {
         try {
-            await navigator.clipboard.writeText(text);
+            await navigator.clipboard.writeText(place.querySelector(':scope > pre')?.textContent ?? page.csvOf(place));
+            page.say('Copied');
         } catch {
-            if (!copiedAsSelection(text)) {
-                page.say('This browser lets nothing be copied; save the CSV instead');
-                return;
-            }
+            page.say('This browser lets nothing be copied: select it, or save the CSV');
         }
-        page.say('The table is copied as CSV');
-    }
-
-    function copiedAsSelection(text) {
-        const back = document.activeElement;
-        const field = document.createElement('textarea');
-        field.value = text;
-        field.className = 'skip';
-        document.body.append(field);
-        field.select();
-        // A text field turns CR LF into LF.
-        const whole = event => {
-            event.clipboardData.setData('text/plain', text);
-            event.preventDefault();
-        };
-        document.addEventListener('copy', whole);
-        const copied = document.execCommand('copy');
-        document.removeEventListener('copy', whole);
-        field.remove();
-        back?.focus();
-        return copied;
     }
 
     const DO = {svg, png, csv, copy};
@@ -95,7 +71,7 @@
                     return;
                 }
                 try {
-                    await DO[button.dataset.do](button.closest('.figure'));
+                    await DO[button.dataset.do](button.closest('.figure, .next'));
                 } catch {
                     page.say('This plot could not be drawn');
                 }
