@@ -28,7 +28,6 @@ BOARD = ("sorting.js", "filters.js")
 LATE = (
     "tables.js",
     "config.js",
-    "tooltip.js",
     "plots.js",
     "downloads.js",
     "address.js",
@@ -106,17 +105,14 @@ def _safe(text: str) -> Markup:
 
 
 def _colours() -> str:
-    """Return the colours as custom properties: light unless dark is preferred or chosen; always
-    light on paper."""
+    """Return the colours as custom properties: dark if that is preferred, but never on paper."""
     light, dark = (
         "".join(f"--{key.replace('_', '-')}:{value};" for key, value in theme.items() if _is(value))
         for theme in (themes()["light"], themes()["dark"])
     )
     return (
         f":root{{color-scheme:light;{light}}}\n"
-        "@media screen and (prefers-color-scheme:dark)"
-        f"{{:root:not([data-theme=light]){{color-scheme:dark;{dark}}}}}\n"
-        f"@media screen{{:root[data-theme=dark]{{color-scheme:dark;{dark}}}}}\n"
+        f"@media screen and (prefers-color-scheme:dark){{:root{{color-scheme:dark;{dark}}}}}\n"
     )
 
 

@@ -218,7 +218,7 @@ def test_lines_of_a_network_are_chosen_drawn_and_lead_to_sessions(page: Page) ->
     points = plot.locator(".mark-symbol.role-mark path")
     expect(points).to_have_count(4 * 355)
     # Another theme draws it again, and leaves what is chosen.
-    page.get_by_role("button", name="Dark").click()
+    page.emulate_media(color_scheme="dark")
     drawn(page, "lines-by-date")
     expect(legend.first).to_contain_text("network_0-np1: 100 % = 0.")
     points.last.click(force=True)

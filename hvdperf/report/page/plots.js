@@ -130,7 +130,7 @@
             logger: listening(errors),
             patch: page.withLegends,
             renderer: 'svg',
-            tooltip: page.tooltip,
+            tooltip: {disableDefaultStyle: true},
         });
         if (errors.length) {
             result.finalize();

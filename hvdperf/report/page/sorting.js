@@ -49,18 +49,10 @@
                     const direction = NEXT[head.getAttribute('aria-sort')];
                     sort(key, direction);
                     const is = direction !== 'none';
-                    page.address.write({sort: is ? key : '', order: direction === 'descending' ? direction : ''});
                     const name = head.querySelector('.name').textContent;
                     page.say(is ? `Sorted by ${name}, ${direction}` : 'In the order of the session');
                 });
             }
-            this.follow();
-        },
-        /* What the address says. */
-        follow() {
-            const {sort: key = '', order} = page.address.read();
-            const known = heads.some(head => head.dataset.key === key);
-            sort(key, known ? (order === 'descending' ? order : 'ascending') : 'none');
         },
     };
 }
