@@ -35,6 +35,8 @@ CHANGED = {
     "that of their differences, and all throughputs have their own: intervals move by 0.0002",
     r"/sessions/20261124T094332Z-26044/tables/board/settings": "a precision policy is no setting: "
     "its recipe is in the name of the case",
+    r"/sessions/[^/]+/tables/wall_time-(speedups|terms-\w+-?\w*)": "Scaling's tables have these "
+    "speedups, and the tables of waterfalls these seconds",
     r"/keys/raw\.schema": "a raw result is a summary, and has its schema",
     r"/keys/night\.schema/(again|costs|figures|is_gate|samples_per_second|speeds)": "a night has "
     "summaries, with kind, results and values",

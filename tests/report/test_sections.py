@@ -26,7 +26,7 @@ N = len(HOSTILE)
         (launches.memory, [GREW], N),
         (convergence.section, TRAINED, 3 * N),
         (launches.steps, TIMED, 3 * N),
-        (wall_time.section, TRAINING, 3 * N + 2),
+        (wall_time.section, TRAINING, 2 * N + 2),
         (collectives.section, SWEPT, 2),
     ],
 )

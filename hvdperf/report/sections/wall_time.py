@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hvdperf.explain.speedup import divides_steps
 from hvdperf.explain.steps import long_steps
 from hvdperf.plan.arms import OF_STEPS, TERMS, Term, Workload
-from hvdperf.plan.comparisons import Comparison, Question
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.records.documents import Case
 from hvdperf.records.outcome import ScalingBreakdown, Spent
 from hvdperf.report import plots, words
@@ -35,6 +35,8 @@ def named(case: Case, *parts: str) -> str:
 
 # From the ideal to the wall time ---------------------------------------------------------------
 
+# The speedups of a breakdown by name, and what they are called.
+SPEEDUPS = {"steady_state": "steady-state", "training": "training", "end_to_end": "end-to-end"}
 # A term whose excess is below this share of the wall time has no bar of its own.
 SMALL = 0.005
 OTHER = "other"
@@ -83,12 +85,16 @@ def waterfall(case: Case, label: str) -> Figure:
     _, *terms, unexplained, wall = bars
     worst = sorted(terms, key=lambda bar: -abs(bar.excess or 0))[:3]
     said = ", ".join(f"{bar.term} {bar.excess:+.2f} s" for bar in worst)
+    speedups = ", ".join(
+        f"{getattr(breakdown, name).estimate:.2f} {called}" for name, called in SPEEDUPS.items()
+    )
     rows = Table.of(bars, *_OF_A_BAR)
     return Figure(
         words.slug("wall_time", "waterfall", way, label, f"np{n}"),
         f"{named(case, f'{label} on {n} ranks', how)}: from the ideal to the wall time",
         f"The ideal time is {bars[0].end:.2f} s and the wall time {wall.end:.2f} s. Largest "
-        f"differences: {said}; unexplained {unexplained.excess:+.3f} s.{_rare(case)}",
+        f"differences: {said}; unexplained {unexplained.excess:+.3f} s. Speedup: {speedups}."
+        f"{_rare(case)}",
         rows,
         _waterfall_plot(rows),
         words.tags_of(case),
@@ -165,11 +171,11 @@ def _waterfall_plot(rows: Table) -> Plot:
     )
 
 
-# By world size ---------------------------------------------------------------------------------
+# Shares of the wall time ------------------------------------------------------------------------
 
 # There are as many groups as the palette has colours. A plot shows the digit beside the colour.
 _STARTS = (Term.LAUNCH, Term.IMPORT, Term.INIT, Term.BUILD, Term.INPUT_OPENED)
-_GROUPS = {
+GROUPS = {
     "1 processes": (*_STARTS, Term.END),
     "2 trace": (Term.TRACE,),
     "3 first step, broadcast": (Term.FIRST_STEP, Term.BROADCAST, Term.READY),
@@ -179,53 +185,6 @@ _GROUPS = {
     "7 apply": (Term.APPLY,),
     "8 exposed communication": (Term.EXCHANGE,),
 }
-GROUPS = {term: group for group, terms in _GROUPS.items() for term in terms}
-
-_OF_A_SIZE = (
-    Column("world_size", "ranks"),
-    Column("term", "term"),
-    Column("group", "drawn as"),
-    Column("seconds", "seconds", "s", 3),
-    Column("share", "share of the wall time", "%", 1),
-    Column("below", "not told from 0: less than", "% of the steps", 1),
-)
-
-
-def _weak_by_size(cases: Sequence[Case]) -> dict[Workload, dict[int, Spent]]:
-    """Return where the time of weak scaling went, by workload and world size."""
-    found: dict[Workload, dict[int, Spent]] = {}
-    weak = [case for case in cases if way_of(case) == "weak"]
-    for case in sorted(weak, key=lambda case: case.world_size):
-        breakdown = breakdown_of(case)
-        sizes = found.setdefault(case.workload, {1: breakdown.reference})
-        sizes.setdefault(case.world_size, breakdown.candidate)
-    return found
-
-
-def _stacked(model: str, label: str, sizes: Mapping[int, Spent]) -> Figure:
-    rows = [
-        (size, term.value, GROUPS[term], seconds, 100 * seconds / spent.wall_seconds, below)
-        for size, spent in sizes.items()
-        for term in TERMS
-        for seconds, below in [(spent.terms[term], scaled(spent.below.get(term)))]
-    ]
-    said = "; ".join(f"on {size} {_most(spent)}" for size, spent in sizes.items())
-    table = Table.filled(_OF_A_SIZE, rows)
-    return Figure(
-        words.slug("wall_time", "terms", label),
-        f"{label}: the seconds of a run of {sizes[1].steps} steps on each replica",
-        f"By number of ranks: {said}.",
-        table,
-        plots.stacked(table, "world_size", "seconds", part="group"),
-        {"model": model, "question": Question.WALL_TIME_WEAK.label},
-    )
-
-
-def _most(spent: Spent) -> str:
-    term = max(TERMS, key=spent.terms.__getitem__)
-    return f"{spent.wall_seconds:.1f} s, most of it {term} ({spent.terms[term]:.1f} s)"
-
-
 # A plot has room for as many bars.
 MOST_BARS = 12
 _OF_A_TRAINING = (
@@ -239,20 +198,24 @@ def shares(cases: Sequence[Case], labels: words.Labels) -> Figure:
     """Return the figure of the shares of the wall time, of all networks on one and on more
     replicas; only on the most of them, if there are too many bars. cases: of weak scaling, with
     breakdowns."""
-    found = _weak_by_size(cases)
+    found: dict[Workload, dict[int, Spent]] = {}
+    for case in sorted(cases, key=lambda case: case.world_size):
+        breakdown = breakdown_of(case)
+        sizes = found.setdefault(case.workload, {1: breakdown.reference})
+        sizes.setdefault(case.world_size, breakdown.candidate)
     if sum(map(len, found.values())) > MOST_BARS:
         found = {workload: {max(sizes): sizes[max(sizes)]} for workload, sizes in found.items()}
-    trainings = {
-        f"{labels[workload]}, {words.plural(size, 'replica')}": spent
+    rows = [
+        (
+            f"{labels[workload]}, {words.plural(size, 'replica')}",
+            group,
+            sum(100 * spent.terms[term] / spent.wall_seconds for term in terms),
+        )
         for workload, sizes in found.items()
         for size, spent in sizes.items()
-    }
-    rows = [
-        (name, group, sum(100 * spent.terms[term] / spent.wall_seconds for term in terms))
-        for name, spent in trainings.items()
-        for group, terms in _GROUPS.items()
+        for group, terms in GROUPS.items()
     ]
-    exposed = next(reversed(_GROUPS))
+    exposed = next(reversed(GROUPS))
     said = words.several(f"{name} {share:.1f} %" for name, part, share in rows if part == exposed)
     table = Table.filled(_OF_A_TRAINING, rows)
     return Figure(
@@ -264,10 +227,8 @@ def shares(cases: Sequence[Case], labels: words.Labels) -> Figure:
     )
 
 
-# Speedups, and the factors of the efficiency ---------------------------------------------------
+# Factors of the efficiency ---------------------------------------------------------------------
 
-# All intervals of a breakdown have the same level at either end (explain/speedup.py).
-SPEEDUPS = ("steady_state", "training", "end_to_end")
 _IN_BLOCKS = ("computation", "communication", "load_balance")
 FACTORS = ("efficiency", *_IN_BLOCKS, "product")
 # Ranks count as equally fast if the upper bound of their load balance is above this.
@@ -276,54 +237,14 @@ BALANCED = 0.97
 _BRIEF = dict(zip(FACTORS, ("effic.", "comput.", "commun.", "balance", "product"), strict=True))
 
 
-def _ratio(name: str, digits: int) -> Field[Case]:
+def _ratio(name: str) -> Field[Case]:
     title = name.replace("_", " ")
     return interval(
         name,
         title,
         lambda case: getattr(breakdown_of(case), name),
-        digits=digits,
         ends=(f"{title}, from", f"{title}, to"),
-        brief=_BRIEF.get(name, title),
-    )
-
-
-def _share(name: str) -> Field[Case]:
-    return value(
-        f"{name}_share",
-        f"efficiency, {name.replace('_', ' ')}",
-        lambda case: getattr(breakdown_of(case), name).estimate / case.world_size,
-        digits=3,
-    )
-
-
-def _whose(labels: words.Labels, *, with_way: bool = False) -> tuple[Field[Case], ...]:
-    def what(case: Case) -> str:
-        ranks = words.plural(case.world_size, "rank")
-        return named(case, labels[case.workload], ranks, *([way_of(case)] if with_way else []))
-
-    return (
-        value("what", "training", what, brief="training"),
-        value("model", "network", lambda case: labels[case.workload], hidden=True),
-        value("world_size", "ranks", lambda case: case.world_size, hidden=True),
-    )
-
-
-def speedups(cases: Sequence[Case], labels: words.Labels) -> Figure:
-    """Return the figure of all speedups of all cases."""
-    ratios = (_ratio(name, 2) for name in SPEEDUPS)
-    rows = Table.of(cases, *_whose(labels, with_way=True), *ratios, *map(_share, SPEEDUPS))
-    said = words.several(
-        f"{row['what']} {row['steady_state']:.2f} steady-state, "
-        f"{row['training']:.2f} training, {row['end_to_end']:.2f} end-to-end"
-        for row in rows.rows
-    )
-    return Figure(
-        "wall_time-speedups",
-        "Steady-state, training and end-to-end speedup",
-        f"Speedups: {said}.{words.INTERVALS}",
-        rows,
-        _side_by_side(rows, "speedup", SPEEDUPS, plots.ticks("ideal", "world_size")),
+        brief=_BRIEF[name],
     )
 
 
@@ -348,8 +269,18 @@ def factors(cases: Sequence[Case], labels: words.Labels) -> Figure:
     first_cases: dict[Size, Case] = {}
     for case in cases:
         first_cases.setdefault(size_of(case), case)
-    ratios = (_ratio(name, 3) for name in FACTORS)
-    rows = Table.of(first_cases.values(), *_whose(labels), *ratios, Field(_ALSO, _also))
+
+    def what(case: Case) -> str:
+        return named(case, labels[case.workload], words.plural(case.world_size, "rank"))
+
+    rows = Table.of(
+        first_cases.values(),
+        value("what", "training", what, brief="training"),
+        value("model", "network", lambda case: labels[case.workload], hidden=True),
+        value("world_size", "ranks", lambda case: case.world_size, hidden=True),
+        *map(_ratio, FACTORS),
+        Field(_ALSO, _also),
+    )
     said = words.several(
         f"{row['what']} {row['efficiency']:.3f} in the run; in blocks "
         f"{' x '.join(f'{row[name]:.3f}' for name in _IN_BLOCKS)} = "
@@ -357,12 +288,13 @@ def factors(cases: Sequence[Case], labels: words.Labels) -> Figure:
         + (f", rank {row['late_rank']} is late" if row["late_rank"] is not None else "")
         for row in rows.rows
     )
+    x = plots.field("value", title="ratio", scale={"zero": False})
     return Figure(
         "wall_time-factors",
         "Steady-state efficiency without rare long steps, and its factors in blocks",
         f"Without rare long steps: {said}.{words.INTERVALS}",
         rows,
-        _side_by_side(rows, "ratio", FACTORS[:4]),
+        plots.interval(rows, "what", x, sides=FACTORS[:4]),
     )
 
 
@@ -387,14 +319,6 @@ def _also(case: Case) -> Row:
     }
 
 
-def _side_by_side(
-    rows: Table, title: str, names: Sequence[str], *behind: plots.Layer
-) -> Plot | None:
-    """Return a plot with a row per training and, in it, a line for each of these columns."""
-    x = plots.field("value", title=title, scale={"zero": False})
-    return plots.interval(rows, "what", x, "", *behind, sides=names)
-
-
 # The section -----------------------------------------------------------------------------------
 
 
@@ -402,10 +326,11 @@ def section(cases: Sequence[Case]) -> Section:
     """Return the section on the cases that have a breakdown."""
     asked = [case for case in trusted(cases) if case.outcome.breakdown is not None]
     labels = words.workload_labels(case.workload for case in asked)
+    weak = [case for case in asked if way_of(case) == "weak"]
     figures = (
         *(waterfall(case, labels[case.workload]) for case in asked),
-        *(_stacked(key.model, labels[key], own) for key, own in _weak_by_size(asked).items()),
-        *([speedups(asked, labels), factors(asked, labels)] if asked else []),
+        *([shares(weak, labels)] if weak else []),
+        *([factors(asked, labels)] if asked else []),
     )
     return Section(
         "wall_time",
