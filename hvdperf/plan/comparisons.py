@@ -379,12 +379,6 @@ class Comparison:
         return self.is_of_one_arm and self.candidate != self.reference
 
     @property
-    def compares_strategies(self) -> bool:
-        """True if blocks of two strategies are compared."""
-        ours, theirs = (side.arm.strategy for side in self.sides)
-        return self.question.spec.of_strategies and ours is not theirs
-
-    @property
     def round_group(self) -> RoundGroup:
         """The rounds that the comparison is judged from."""
         apart = self.is_fault_case or self.question.spec.own_rounds

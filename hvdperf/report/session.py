@@ -285,14 +285,12 @@ def session_report(archive: Archive, earlier: SessionDocument | None = None) -> 
         wall_time.section(cases),
     ]
     explanations = [
-        board.parity(cases),
+        board.comparisons(cases),
         launches.steps(cases),
         launches.startup(cases),
         collectives.section(cases),
         convergence.section(cases),
         launches.memory(cases),
-        board.others(cases),
-        board.trust(cases),
         machine.disturbance(session),
         machine.section(fingerprint, session, earlier),
     ]

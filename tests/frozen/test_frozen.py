@@ -37,6 +37,9 @@ CHANGED = {
     "its recipe is in the name of the case",
     r"/sessions/[^/]+/tables/wall_time-(speedups|terms-\w+-?\w*)": "Scaling's tables have these "
     "speedups, and the tables of waterfalls these seconds",
+    r"/sessions/[^/]+/tables/aa/minimum_detectable_effect": "the board has it",
+    r"/sessions/[^/]+/tables/steps-strategies-.*": "parity has the ratios of these speeds, with "
+    "intervals",
     r"/keys/raw\.schema": "a raw result is a summary, and has its schema",
     r"/keys/night\.schema/(again|costs|figures|is_gate|samples_per_second|speeds)": "a night has "
     "summaries, with kind, results and values",

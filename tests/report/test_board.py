@@ -245,7 +245,7 @@ def test_without_a_throughput_there_is_no_overview():
 
 def test_a_ratio_stands_with_its_interval_and_its_band():
     case = case_with(outcome(PARITY, [0.97, 0.98, 0.99, 1.0, 1.01, 1.02], Band(0.9, 1.1)))
-    section = board.parity([case])
+    section = board.comparisons([case])
     assert_sound(section)
     (figure,) = section.figures
     (row,), told = figure.table.rows, known(at_95(case))
@@ -258,7 +258,7 @@ def test_other_questions_have_figures_and_what_has_a_floor_no_upper_end():
     within = communication(WORKLOAD, 2)
     # The figures follow from what is compared, so a new question needs no line in the report.
     asked = (within, fixed_time(WORKLOAD, 2), replace(within, question=Question.RECIPE))
-    section = board.others(cases_with(*(outcome(a, [0.9] * 6, Floor.at(0.6)) for a in asked)))
+    section = board.comparisons(cases_with(*(outcome(a, [0.9] * 6, Floor.at(0.6)) for a in asked)))
     assert_sound(section)
     rows = [row for figure in section.figures for row in figure.table.rows]
     assert {(row["low"], row["high"]) for row in rows} == {(0.6, None)}
@@ -267,7 +267,7 @@ def test_other_questions_have_figures_and_what_has_a_floor_no_upper_end():
 
 def test_a_throughput_is_no_ratio():
     case = case_with(outcome(throughput(WORKLOAD, 2), [7.0] * 6, SpeedFloor.at(900)))
-    (figure,) = board.others([case]).figures
+    (figure,) = board.comparisons([case]).figures
     columns = {column.key: column.heading for column in figure.table.columns}
     assert columns["ratio"] == "result [samples/s]"
     assert columns["low"] == "at least [samples/s]"
@@ -283,7 +283,7 @@ def test_another_stack_has_a_section_of_its_own():
     assert figure.says.startswith("Speed of this stack / speed of the other one, 0 of 1 case PASS")
     # Whatever is chosen by its question on the board, this says nothing against it.
     assert "question" not in figure.tags
-    assert board.parity(cases).figures == ()
+    assert board.comparisons(cases).figures == ()
     assert board.against(cases_with(outcome(WEAK, [0.9] * 6))) is None
 
 
@@ -304,18 +304,22 @@ def test_a_loss_under_another_stack_is_not_called_a_speed():
 def test_behind_a_figure_stands_what_it_was_called_unless_it_passed():
     broken = outcome(parity(OTHER, 2), [1.0] * 6, Band(0.9, 1.1), Verdict.INVALID)
     cases = cases_with(outcome(PARITY, [1.0] * 6, Band(0.9, 1.1)), broken)
-    (figure,) = board.parity(cases).figures
+    (figure,) = board.comparisons(cases).figures
     passed, invalid = figure.says.split("PASS: ")[1].split("; ")
     assert passed.endswith("1.000]")
     assert invalid.endswith("1.000] INVALID. Intervals: 95 % confidence.")
 
 
-def test_a_against_a_is_no_parity_but_shows_tonights_noise():
+def test_a_against_a_has_a_figure_of_its_own():
     ratios = [0.99, 1.01, 1.0, 0.98, 1.02, 1.0]
-    case = case_with(outcome(aa(WORKLOAD, 2), ratios, Band(0.9, 1.1)))
-    assert board.parity([case]).missing
-    assert board.others([case]).missing
-    section = board.trust([case])
+    asked = aa(WORKLOAD, 2), PARITY
+    cases = cases_with(*(outcome(each, ratios, Band(0.9, 1.1)) for each in asked))
+    section = board.comparisons(cases)
     assert_sound(section)
-    (row,) = section.figures[0].table.rows
-    assert row["minimum_detectable_effect"] == 100 * smallest_detectable_effect(known(case.figure))
+    assert [figure.tags for figure in section.figures] == [
+        {"question": "parity"},
+        {"question": "A/A"},
+    ]
+    key = "minimum_detectable_effect"
+    (effect,) = (row[key] for row in board.board(cases).table.rows if row[key])
+    assert effect == 100 * smallest_detectable_effect(known(cases[0].figure))

@@ -1,5 +1,4 @@
-"""Times of steps, rank by rank and of strategies side by side; starts, phase by phase; and the
-growth of ranks."""
+"""Times of steps, rank by rank; starts, phase by phase; and the growth of ranks."""
 
 from __future__ import annotations
 
@@ -85,18 +84,6 @@ def test_launches_that_cases_share_count_once():
     name = "steps-ranks-resnet_50_s-np2"
     assert together[name].table.rows == alone[name].table.rows
     assert steps(*recorded(PARITY))[name].table.rows == alone[name].table.rows
-
-
-def test_strategies_stand_side_by_side_where_parity_was_asked():
-    figure = steps(*recorded(WEAK, PARITY))["steps-strategies-resnet_50_s"]
-    rows = {str(row["strategy"]): row for row in figure.table.rows}
-    assert rows.keys() == {"horovod", "mirrored"}
-    for side, strategy in enumerate(("horovod", "mirrored")):
-        pooled = step_seconds(PARITY, side)
-        assert rows[strategy]["steps"] == len(pooled)
-        assert rows[strategy]["q50_ms"] == pytest.approx(1000 * np.median(pooled))
-        assert rows[strategy]["launches"] == 3
-    assert "steps-strategies-resnet_50_s" not in steps(*recorded(WEAK))
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ N = len(HOSTILE)
         (launches.startup, [START], N),
         (launches.memory, [GREW], N),
         (convergence.section, TRAINED, 3 * N),
-        (launches.steps, TIMED, 3 * N),
+        (launches.steps, TIMED, 2 * N),
         (wall_time.section, TRAINING, 2 * N + 2),
         (collectives.section, SWEPT, 2),
     ],

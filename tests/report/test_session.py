@@ -202,7 +202,7 @@ def test_whatever_is_about_a_network_is_found_by_choosing_it(tmp_path):
     tagged = [figure for figure in report.figures if "model" in figure.tags]
     assert {figure.tags["model"] for figure in tagged} <= on_the_board
     labelled = [figure.name for figure in tagged if "mixed_float16" in figure.name]
-    kinds = "startup steps-ranks steps-strategies loss memory wall_time-waterfall"
+    kinds = "startup steps-ranks loss memory wall_time-waterfall"
     assert all(any(kind in name for name in labelled) for kind in kinds.split())
 
 

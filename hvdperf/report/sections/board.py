@@ -1,9 +1,9 @@
-"""The tables of cases: throughputs with their ratios, every case with its verdict, ratios beside
-their bands, and A/A cases."""
+"""The tables of cases: throughputs with their ratios, every case with its verdict, and results
+beside their limits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from hvdperf import columns, verdict
@@ -13,7 +13,17 @@ from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.records.fingerprinting import settings_beside
 from hvdperf.records.outcome import each_launch, throughputs
 from hvdperf.report import plots, words
-from hvdperf.report.cases import Size, asked, at_95, held, number, scaled, size_of, speeds_of, times
+from hvdperf.report.cases import (
+    Size,
+    asked,
+    at_95,
+    grouped,
+    number,
+    scaled,
+    size_of,
+    speeds_of,
+    times,
+)
 from hvdperf.report.content import CaseNote, Field, Figure, Row, Section, Table, interval, value
 from hvdperf.stats import Interval
 from hvdperf.verdict import Verdict
@@ -114,9 +124,6 @@ def _effect_of(case: Case) -> float | None:
     return scaled(case.outcome.judgement.detectable_effect if alike else None)
 
 
-EFFECT: Field[Case] = value(
-    "minimum_detectable_effect", "minimum detectable effect", _effect_of, "%", 1
-)
 FIELDS: tuple[Field[Case], ...] = (
     value("verdict", "verdict", lambda case: case.verdict.value, brief="verdict"),
     Field(words.NAMES, words.names_of),
@@ -135,7 +142,7 @@ FIELDS: tuple[Field[Case], ...] = (
     value("must_be", "limit", lambda case: verdict.must_be(case.outcome.judgement), brief="limit"),
     value("margin", "margin", _margin_of, "%", 1),
     value("rounds", "rounds", lambda case: case.outcome.judgement.rounds, brief="rounds"),
-    EFFECT,
+    value("minimum_detectable_effect", "minimum detectable effect", _effect_of, "%", 1),
     value("nodes", "nodes", lambda case: len(case.replicas_per_node), hidden=True),
     value("settings", "settings", lambda case: settings_beside(case.fingerprint, case.comparison)),
 )
@@ -299,40 +306,32 @@ def _by_step(cases: Sequence[Case]) -> str:
     return f" A step of {names} counts as one sample: no batch is seen." if names else ""
 
 
-# Ratios beside their bands ---------------------------------------------------------------------
+# Results beside their limits -------------------------------------------------------------------
 
 
-def parity(cases: Sequence[Case]) -> Section:
-    """Return the section that compares Horovod with other ways to train on several devices."""
-    return Section(
-        "parity",
-        "Parity",
-        "Horovod compared with MirroredStrategy and others on the same devices: a ratio of "
-        "speeds, above 1 if Horovod is faster. A case passes if its whole interval lies in the "
-        "band.",
-        _figures([case for case in cases if case.comparison.compares_strategies]),
-        "Not measured; to measure: pytest perf/test_parity.py",
-    )
-
-
-def others(cases: Sequence[Case]) -> Section:
-    """Return the section on the figures that no other section has, such as the cost of
-    communication, other exchanges, and convergence."""
-    figures = _figures(
-        [
-            case
-            for case in cases
-            if not work_of(case.question).has_section
-            and not case.question.spec.scaling
-            and not case.comparison.compares_strategies
-        ]
-    )
+def comparisons(cases: Sequence[Case]) -> Section:
+    """Return the section on the results that no other section has, such as parity, the cost of
+    communication, convergence, and A/A cases."""
+    found = [
+        case
+        for case in sorted(cases, key=lambda case: case.question.place)
+        if case.judged_as in (JudgedAs.THRESHOLD, JudgedAs.AA_PAIR)
+        and case.figure is not None
+        and not work_of(case.question).has_section
+        and not case.question.spec.scaling
+    ]
+    figures = []
+    for question, own in grouped(found, lambda case: case.question).items():
+        name, label = words.slug(question.value), question.label
+        figures.append(_figure(name, label, own, question.spec.meaning, label))
     return Section(
         "comparisons",
         "Comparisons",
-        "Each figure stands with its interval beside the limits of its case.",
-        figures,
-        "Not measured; to measure: make perf PROFILE=nightly.",
+        "Each result stands with its interval beside the limits of its case. Parity is a ratio of "
+        "speeds on the same devices, above 1 if Horovod is faster. An A/A case compares an arm "
+        "with itself: any difference is the noise of this session.",
+        tuple(figures),
+        "Not measured; to measure: pytest perf/test_parity.py, or make perf PROFILE=nightly.",
     )
 
 
@@ -349,8 +348,7 @@ def against(cases: Sequence[Case], session: SessionDocument | None = None) -> Se
         if learnt
         else "speed of this stack / speed of the other one"
     )
-    # No tag for a question: the figure covers several, each with a name of its own on the board.
-    figure = _figure("against", "This stack compared with the other one", found, meant, {})
+    figure = _figure("against", "This stack compared with the other one", found, meant)
     return Section(
         "against",
         "Two stacks",
@@ -364,31 +362,15 @@ def against(cases: Sequence[Case], session: SessionDocument | None = None) -> Se
     )
 
 
-def _figures(cases: Sequence[Case]) -> tuple[Figure, ...]:
-    """Return a figure for each question of the cases."""
-    known = [case for case in held(cases) if case.figure is not None]
-    return tuple(
-        _figure(
-            words.slug(question.value),
-            question.label,
-            [case for case in known if case.question is question],
-            question.spec.meaning,
-            {"question": question.label},
-        )
-        for question in sorted({case.question for case in known}, key=lambda each: each.place)
-    )
-
-
 def _figure(
     name: str,
     title: str,
     cases: Sequence[Case],
     meant: str,
-    tags: Mapping[str, str],
-    *more: Field[Case],
+    question: str = "",
 ) -> Figure:
-    """Return the figure of these cases, each result over its band. meant: what a result is. more:
-    fields of the table."""
+    """Return the figure of these cases, each result over its band. meant: what a result is.
+    question: that of all cases; "" for several, each with its name on the board."""
     labels = words.workload_labels(case.workload for case in cases)
     # A throughput is not a ratio, and has no ideal.
     unit = "samples/s" if cases[0].question.spec.rule is verdict.SpeedFloor else ""
@@ -405,7 +387,6 @@ def _figure(
         value("high", "at most", lambda case: case.limit.at_most, unit, digits),
         value("rounds", "rounds", lambda case: case.outcome.judgement.rounds),
         value("verdict", "verdict", lambda case: case.verdict.value),
-        *more,
     )
     said = words.several(
         f"{case.name} {words.shown(at_95(case))}"
@@ -432,24 +413,5 @@ def _figure(
             plots.layer({"type": "tick", "style": "limit"}, a_floor, x=low),
             *([] if unit else [plots.line("ideal", x={"datum": 1})]),
         ),
-        tags,
-    )
-
-
-# Trust -----------------------------------------------------------------------------------------
-
-
-def trust(cases: Sequence[Case]) -> Section:
-    """Return the section on the session's A/A cases."""
-    alike = [
-        case for case in cases if case.judged_as is JudgedAs.AA_PAIR and case.figure is not None
-    ]
-    title, meant = "A/A: two groups of the same arm", "ratio of two groups of the same arm"
-    figures = (_figure("aa", title, alike, meant, {}, EFFECT),) if alike else ()
-    return Section(
-        "trust",
-        "Trust",
-        "An A/A case compares an arm with itself: any difference is the noise of this session.",
-        figures,
-        "This session has no A/A case.",
+        {"question": question} if question else {},
     )

@@ -1,10 +1,10 @@
-"""What launches report: times of steps by rank and by strategy, the phases of a start, and the
-growth of memory."""
+"""What launches report: times of steps by rank, the phases of a start, and the growth of
+memory."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -28,15 +28,6 @@ from hvdperf.worker.strategies import Strategy
 Arm = Sequence[Started]
 
 
-def _arms(started: Iterable[Started], name_of: Callable[[Started], str]) -> list[Arm]:
-    """Return the launches by arm, small arms first."""
-    arms = grouped(started, name_of)
-    return [arms[name] for name in sorted(arms, key=lambda name: (arms[name][0].world_size, name))]
-
-
-_SIZE: Field[Arm] = value("world_size", "ranks", lambda arm: arm[0].world_size, hidden=True)
-_LAUNCHES: Field[Arm] = value("launches", "launches", len)
-
 # Steps -----------------------------------------------------------------------------------------
 
 SHARES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
@@ -49,7 +40,6 @@ _QUANTILES = (
 
 def steps(cases: Sequence[Case]) -> Section:
     """Return the section on timed blocks of whole steps."""
-    sound = trusted(cases)
     return Section(
         "steps",
         "Step times",
@@ -57,7 +47,7 @@ def steps(cases: Sequence[Case]) -> Section:
         "the 99th percentile, its bar the 25th to the 75th, and its tick is the median. A "
         "diamond marks a rank that is the slowest in more blocks than chance explains "
         "(probability 1 in 1000).",
-        (*_by_rank(sound), *_of_strategies(sound)),
+        tuple(_by_rank(trusted(cases))),
         "No steps were timed; to measure: pytest perf/test_scaling.py",
     )
 
@@ -149,48 +139,6 @@ def _said_of_ranks(rows: Sequence[Row], blocks: int, started: int) -> str:
     return f"{said}Slowest in more blocks than chance explains: {several}."
 
 
-def _of_strategies(cases: Sequence[Case]) -> list[Figure]:
-    """Return a figure per workload, of all ranks together."""
-    asked = [case for case in cases if case.comparison.compares_strategies]
-    labels = words.workload_labels(case.workload for case in asked)
-    found = grouped(filter(_blocks, launches(asked)), lambda each: each.case.workload)
-    return [
-        _strategies(workload.model, labels[workload], arms)
-        for workload, own in found.items()
-        if len(arms := _arms(own, lambda each: each.arm)) > 1
-    ]
-
-
-def _strategies(model: str, label: str, arms: Sequence[Arm]) -> Figure:
-    rows = Table.of(
-        filter(_step_seconds, arms),
-        value("arm", "strategy", lambda arm: arm[0].arm),
-        value("strategy", "kind", lambda arm: arm[0].strategy, hidden=True),
-        _SIZE,
-        Field(_QUANTILES, lambda arm: _distribution(_step_seconds(arm))),
-        _LAUNCHES,
-    )
-    said = words.several(f"{row['arm']} {row['q50_ms']:.1f} ms" for row in rows.rows)
-    return Figure(
-        words.slug("steps", "strategies", label),
-        f"{label}: step times of strategies side by side",
-        f"Medians of all steps of all ranks: {said}.",
-        rows,
-        plots.boxes(rows, "arm", "strategy"),
-        {"model": model},
-    )
-
-
-def _step_seconds(arm: Arm) -> list[float]:
-    return [
-        second
-        for started in arm
-        for block in _blocks(started)
-        for rank in block.ranks
-        for second in finite(rank.step_seconds)
-    ]
-
-
 # Starts ----------------------------------------------------------------------------------------
 
 # The phases of a start, with the keys of their columns.
@@ -204,8 +152,7 @@ def startup(cases: Sequence[Case]) -> Section:
     found = grouped(timed, lambda each: replace(each.case.workload, learning_rate="constant"))
     labels = words.workload_labels(found)
     figures = tuple(
-        _starts(workload.model, labels[workload], _arms(own, _beside))
-        for workload, own in found.items()
+        _starts(workload.model, labels[workload], _arms(own)) for workload, own in found.items()
     )
     return Section(
         "startup",
@@ -215,6 +162,12 @@ def startup(cases: Sequence[Case]) -> Section:
         figures,
         "No start was measured; to measure: pytest perf/test_startup.py",
     )
+
+
+def _arms(started: Iterable[Started]) -> list[Arm]:
+    """Return the launches by arm, small arms first."""
+    arms = grouped(started, _beside)
+    return [arms[name] for name in sorted(arms, key=lambda name: (arms[name][0].world_size, name))]
 
 
 def _beside(started: Started) -> str:
@@ -240,13 +193,13 @@ def _phase(phase: str) -> Field[Arm]:
 _OF_A_START: tuple[Field[Arm], ...] = (
     value("arm", "started", lambda arm: _beside(arm[0])),
     value("strategy", "strategy", lambda arm: arm[0].strategy, hidden=True),
-    _SIZE,
+    value("world_size", "ranks", lambda arm: arm[0].world_size, hidden=True),
     value(
         "beside", "beside it", lambda arm: "nothing" if arm[0].alone else "other arms", hidden=True
     ),
     *map(_phase, PHASES),
     value("all_phases", "all phases", _all_phases, "s", 3),
-    _LAUNCHES,
+    value("launches", "launches", len),
 )
 
 
