@@ -18,7 +18,7 @@ from hvdperf.report.content import Report
 from hvdperf.report.html import page
 from hvdperf.report.methods import methods
 from hvdperf.report.published_table import TIMES, Published, explain, lines
-from hvdperf.report.session import newest_session, read_sources, results_of, session_report
+from hvdperf.report.session import newest_session, read_sessions, results_of, session_report
 from hvdperf.report.text import printable, terminal
 
 # A published table that the suite comes with.
@@ -77,7 +77,7 @@ def report_sessions(sessions: Sequence[Path], request: ReportRequest) -> int:
     """Write the report of sessions, or of the newest one; return the exit status."""
     points = request.points()
     directory, *others = sessions or [newest_session(request.results or RESULTS)]
-    archive, earlier = read_sources(directory, others)
+    archive = read_sessions(directory, others)
     if archive.session is None and not archive.cases:
         why = next(iter(archive.left_out), "it holds no document of a session")
         raise UserError(f"{shown(directory)}: nothing to report: {why}; give results/runs/...")
@@ -90,7 +90,7 @@ def report_sessions(sessions: Sequence[Path], request: ReportRequest) -> int:
         return 0
     name = directory.resolve().name + (f"-and-{len(others)}-more" if others else "")
     place = results_of(directory) / "report" / name
-    status = _written(session_report(archive, earlier), request.format_, request.out, place)
+    status = _written(session_report(archive), request.format_, request.out, place)
     return status if archive.cases else REFUSED
 
 

@@ -21,11 +21,10 @@ from pathlib import Path
 from statistics import NormalDist, fmean, variance
 
 from hvdperf.errors import UserError
-from hvdperf.json_records import Unreadable
 from hvdperf.machine.disturbance import together
 from hvdperf.paths import RESULTS, shown
-from hvdperf.records.archive import Archive, OfEarlierFormat, read_document, read_session
-from hvdperf.records.documents import SESSION_FILE, Case, SessionDocument
+from hvdperf.records.archive import Archive, read_session
+from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.records.fingerprinting import told_settings
 from hvdperf.report import words
 from hvdperf.report.cases import mean_of
@@ -65,44 +64,11 @@ def newest_session(results: Path) -> Path:
     return sessions[-1]
 
 
-def read_sources(
-    directory: Path, others: Sequence[Path] = ()
-) -> tuple[Archive, SessionDocument | None]:
-    """Return the session of a report, and session.json of the last session before it with the same
-    profile and settings; None if there is none. directory: of the session. others: of those that
-    are put together with it. Raises UserError if there is no such session."""
+def read_sessions(directory: Path, others: Sequence[Path] = ()) -> Archive:
+    """Return the session of a report. others: directories of those that are put together with it.
+    Raises UserError if there is no such session."""
     archive = read_session(directory)
-    earlier, unreadable = _earlier(archive)
-    if others:
-        archive = pooled([archive, *map(read_session, others)])
-    return replace(archive, left_out=(*archive.left_out, *unreadable)), earlier
-
-
-def _earlier(archive: Archive) -> tuple[SessionDocument | None, list[str]]:
-    """Return the last session before this one with the same profile and settings and at least one
-    verdict, and a line for each later session that could not be read."""
-    session = archive.session
-    if session is None:
-        return None, []
-    unreadable = []
-    here = archive.directory.resolve()
-    for other in sorted(here.parent.glob("*"), reverse=True):
-        path = other / SESSION_FILE
-        try:
-            if other.name >= here.name or not path.is_file():
-                continue
-            document = read_document(path, SessionDocument)
-        except OfEarlierFormat:
-            break  # all earlier sessions have such a format, too
-        except (Unreadable, OSError) as error:
-            unreadable.append(f"{shown(path)}: left out: {' '.join(str(error).split())[:160]}")
-            continue
-        # Compare the settings, too: with other workloads, world sizes, thresholds, faults or
-        # stacks, a case of the same name asks another question.
-        asks_the_same = (document.profile, document.asked) == (session.profile, session.asked)
-        if asks_the_same and document.verdicts:
-            return document, unreadable
-    return None, unreadable
+    return pooled([archive, *map(read_session, others)]) if others else archive
 
 
 # Several sessions as one ------------------------------------------------------------------------
@@ -272,10 +238,9 @@ def by_session(archive: Archive) -> Section | None:
 # The report ------------------------------------------------------------------------------------
 
 
-def session_report(archive: Archive, earlier: SessionDocument | None = None) -> Report:
-    """Return the report of a session, of which there is one document at least. earlier: of
-    `read_sources`."""
-    cases, session, fingerprint = archive.cases, archive.session, archive.fingerprint
+def session_report(archive: Archive) -> Report:
+    """Return the report of a session, of which there is one document at least."""
+    cases, session = archive.cases, archive.session
     together = [each.cases for each in archive.sessions]
     answers = [
         by_session(archive),
@@ -291,10 +256,9 @@ def session_report(archive: Archive, earlier: SessionDocument | None = None) -> 
         collectives.section(cases),
         convergence.section(cases),
         launches.memory(cases),
-        machine.disturbance(session),
-        machine.section(fingerprint, session, earlier),
+        machine.section(archive.fingerprint, () if session is None else session.disturbances),
     ]
-    folded = (replace(each, explains=True) for each in explanations if each is not None)
+    folded = (replace(each, explains=True) for each in explanations)
     return _report(archive, [*answers, *folded])
 
 

@@ -40,6 +40,8 @@ CHANGED = {
     r"/sessions/[^/]+/tables/aa/minimum_detectable_effect": "the board has it",
     r"/sessions/[^/]+/tables/steps-strategies-.*": "parity has the ratios of these speeds, with "
     "intervals",
+    r"/sessions/[^/]+/tables/(changed-verdicts|fingerprint/(before|changed))": "hvdperf compare "
+    "has the differences between two sessions",
     r"/keys/raw\.schema": "a raw result is a summary, and has its schema",
     r"/keys/night\.schema/(again|costs|figures|is_gate|samples_per_second|speeds)": "a night has "
     "summaries, with kind, results and values",

@@ -23,7 +23,7 @@ from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Report, Row, Section, Table
 from hvdperf.report.html import page as document
 from hvdperf.report.markup import table_csv
-from hvdperf.report.session import read_sources, session_report
+from hvdperf.report.session import read_sessions, session_report
 from hvdperf.report.text import printable, value_text
 from hvdperf.verdict import Verdict
 from tests.report.cases import recorded_session
@@ -39,7 +39,7 @@ DRAWN = "document.querySelectorAll('[data-drawn]').length"
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Report]:
     """The reports by name. "session": of one with every recorded case."""
     directory = recorded_session(tmp_path_factory.mktemp("results"))
-    session = session_report(*read_sources(directory))
+    session = session_report(read_sessions(directory))
     return {"usual": USUAL, "hostile": hostile(), "session": session}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import math
 import sys
 from dataclasses import replace
@@ -26,7 +25,7 @@ from hvdperf.report.session import (
     by_session,
     newest_session,
     pooled,
-    read_sources,
+    read_sessions,
     session_report,
 )
 from hvdperf.stats import Interval
@@ -43,7 +42,7 @@ BAD = outcome(PARITY, [0.5] * 6, Band(0.9, 1.1), Verdict.FAIL)
 
 
 def report_of(directory: Path):
-    return session_report(*read_sources(directory))
+    return session_report(read_sessions(directory))
 
 
 def test_a_session_has_its_sections(tmp_path):
@@ -137,52 +136,13 @@ def test_what_is_broken_is_named_and_breaks_nothing(tmp_path):
     assert (empty.verdict, empty.counts) == (Verdict.INFO, {})
 
 
-def test_the_one_before_is_of_the_same_profile_and_what_cannot_be_read_is_named(
-    tmp_path, monkeypatch
-):
-    session_of(tmp_path, BAD, name="20260101T000000Z-1")
-    session_of(tmp_path, GOOD, name="20260102T000000Z-1", profile="nightly")
-    names = ("20260103T000000Z-1", "20260104T000000Z-1")
-    broken, someone_elses = (
-        session_of(tmp_path, GOOD, name=name) / "session.json" for name in names
-    )
-    broken.write_text("{}")
-    directory = session_of(tmp_path, GOOD, name="20260105T000000Z-1")
-    session_of(tmp_path, GOOD, name="20260106T000000Z-1")
-    is_file = Path.is_file
-
-    # As below another user's directory; root may read everything.
-    def refuse(path: Path) -> bool:
-        if path == someone_elses:
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return is_file(path)
-
-    monkeypatch.setattr(Path, "is_file", refuse)
-    archive, earlier = read_sources(directory)
-    assert known(earlier).session == "20260101T000000Z-1"
-    for name in names:
-        assert any(name in line for line in archive.left_out)
-
-
-@pytest.mark.parametrize("other", [{"inject": "cycle"}, {"against": []}, {"world_sizes": [2]}])
-def test_the_one_before_was_asked_the_same(tmp_path, other):
-    before = [session_of(tmp_path, BAD, name=f"2026010{day}T000000Z-1") for day in (1, 2)]
-    edit(before[1], other, "asked", only="session.json")
-    directory = session_of(tmp_path, GOOD, name="20260103T000000Z-1")
-    archive, earlier = read_sources(directory)
-    assert known(earlier).session == "20260101T000000Z-1"
-    assert archive.left_out == ()
-    (before[0] / "session.json").unlink()
-    assert read_sources(directory)[1] is None
-
-
 def test_where_there_is_no_session_the_error_says_how_to_have_one(tmp_path):
     with pytest.raises(UserError, match="make perf"):
         newest_session(tmp_path)
 
 
 def test_figures_of_one_name_are_told_apart(tmp_path):
-    archive, _ = read_sources(session_of(tmp_path, GOOD))
+    archive = read_sessions(session_of(tmp_path, GOOD))
     (case,) = recorded("memory-resnet_50_s-np2")
     shouted = of_workload(case, model="RESNET_50_S")
     archive = replace(archive, cases=(case, shouted))
@@ -192,7 +152,7 @@ def test_figures_of_one_name_are_told_apart(tmp_path):
 
 
 def test_whatever_is_about_a_network_is_found_by_choosing_it(tmp_path):
-    archive, _ = read_sources(session_of(tmp_path, GOOD))
+    archive = read_sessions(session_of(tmp_path, GOOD))
     cases = recorded()
     # Where a network trains in two ways, what is said of each is labelled with the way.
     halves = [of_workload(case, precision="mixed_float16") for case in cases]
@@ -353,7 +313,7 @@ def test_a_case_of_one_session_is_left_out_and_named(tmp_path):
 
 def test_a_report_of_several_shows_each(tmp_path):
     first, *others = (session_of(tmp_path, of_day(1), name=name) for name in DAYS[:3])
-    archive, _ = read_sources(first, others)
+    archive = read_sessions(first, others)
     shown = known(by_session(archive))
     assert_sound(shown)
     (row,) = shown.figures[0].table.rows

@@ -26,7 +26,7 @@ from hvdperf.plan.questions import (
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.report.content import Column, Figure, Report, Section, Table
-from hvdperf.report.session import brief_report, read_sources, session_report
+from hvdperf.report.session import brief_report, read_sessions, session_report
 from hvdperf.report.text import MOST_LINES, lines_of, terminal
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Floor, Rule, Verdict
@@ -65,7 +65,7 @@ def test_a_session_is_shown_later_as_at_its_end(tmp_path):
     outcomes = [case.outcome for case in recorded()]
     outcomes += [outcome(COMMUNICATION, (), None, Verdict.FAIL, "a rank died")]
     directory = session_of(tmp_path, *outcomes, slots=128, per_node=128)
-    later = terminal(session_report(*read_sources(directory))).splitlines()
+    later = terminal(session_report(read_sessions(directory))).splitlines()
     assert later[0].startswith(f"hvdperf: profile smoke, session {directory.name}: 1 FAIL, ")
     assert later[2:] == shown(*outcomes)
     assert later[2:] == lines_of(brief_report(read_session(directory)))

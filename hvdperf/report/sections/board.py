@@ -357,7 +357,7 @@ def against(cases: Sequence[Case], session: SessionDocument | None = None) -> Se
         "ratio of losses or accuracies. A ratio of speeds FAILs if it is below "
         f"{limit.fail_below}, and PASSes if it is not below {limit.pass_from}"
         f"{words.with_confidence(session, found)}; 'at least' is the limit that decided. "
-        "Section Machine lists the differences between the stacks.",
+        "The head of the page lists the differences between the stacks.",
         (figure,),
     )
 

@@ -1,89 +1,40 @@
-"""The machine and its stack: what disturbed it, and what changed."""
+"""The machine and its stack, and the other programs that used its cores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 
 from hvdperf.machine.disturbance import DISTURBED_ABOVE, Disturbance, together
-from hvdperf.records.documents import CULPRITS_KEPT, SessionDocument
-from hvdperf.records.fingerprint import Fingerprint, differences, readable
+from hvdperf.records.documents import CULPRITS_KEPT
+from hvdperf.records.fingerprint import Fingerprint, readable
 from hvdperf.report import plots, words
 from hvdperf.report.content import Field, Figure, Section, Table, value
 
 
-def section(
-    fingerprint: Fingerprint, session: SessionDocument | None, earlier: SessionDocument | None
-) -> Section:
-    """Return the section. fingerprint: of the session. session: its session.json. earlier: that of
-    the last session before it with the same profile and settings. Both are None if missing."""
-    figures = [_fingerprint(fingerprint, earlier)]
-    if session is not None and session.changed:
-        figures.append(_stacks(session.changed))
-    if session is not None and earlier is not None:
-        figures += _verdicts(session, earlier)
+def section(fingerprint: Fingerprint, rounds: Sequence[Disturbance]) -> Section:
+    """Return the section of a session. rounds: the disturbances that it recorded."""
+    fields: tuple[Field[str], ...] = (
+        value("field", "field", str),
+        value("value", "this session", lambda name: readable(name, fingerprint)),
+    )
+    table = Table.of(fingerprint, *fields)
+    figures = [Figure("fingerprint", "Fingerprint", "The machine and its stack.", table)]
+    whole = together(rounds)
+    if whole is not None:
+        figures.append(_over_time(whole, rounds))
+        figures += [_culprits(whole)] if whole.culprits else []
     return Section(
         "machine",
         "Machine",
-        "Figures are comparable only if all of these facts are equal; a change of any of them "
-        "begins a new series.",
+        "Results are comparable only if all facts of the fingerprint are equal; a change of any of "
+        "them begins a new series. hvdperf compare shows the differences between two sessions. "
+        "Other programs' use of the cores is that during timed blocks, on the host of the "
+        "session's driver. A pair of blocks is measured again if other programs, or the CPU quota "
+        f"of the session's cgroup, took more than {100 * DISTURBED_ABOVE:.0f} % of the cores from "
+        "ranks that wanted to run.",
         tuple(figures),
     )
-
-
-def _of_itself(key: str, title: str) -> Field[str]:
-    """Return the field of a text that is a row's subject."""
-    return value(key, title, str)
-
-
-def _fingerprint(fingerprint: Fingerprint, earlier: SessionDocument | None) -> Figure:
-    fields: list[Field[str]] = [
-        _of_itself("field", "field"),
-        value("value", "this session", lambda name: readable(name, fingerprint)),
-    ]
-    says = "There is no earlier session with the same settings."
-    if earlier is not None:
-        now: Mapping[str, object] = fingerprint
-        before: Mapping[str, object] = earlier.fingerprint
-
-        def changed(name: str) -> str:
-            return "changed" if name not in before or before[name] != now[name] else ""
-
-        fields += [
-            value("before", f"session {earlier.session}", lambda name: readable(name, before)),
-            value("changed", "changed", changed),
-        ]
-        differs = "; ".join(differences(before, fingerprint)) or "nothing changed"
-        says = f"Against session {earlier.session}: {differs}."
-    return Figure("fingerprint", "Fingerprint", says, Table.of(fingerprint, *fields))
-
-
-def _stacks(changed: Sequence[str]) -> Figure:
-    """Return the differences between this stack and the one that it was compared with."""
-    many = words.plural(len(changed), "package differs", "packages differ")
-    return Figure(
-        "stacks",
-        "Differences between the two stacks",
-        f"{many}: {'; '.join(changed)}.",
-        Table.of(changed, _of_itself("change", "package: there -> here")),
-    )
-
-
-def _verdicts(session: SessionDocument, earlier: SessionDocument) -> Iterator[Figure]:
-    """Yield the cases whose verdict differs from that of the session before, in one figure."""
-    then, now = earlier.verdicts or {}, session.verdicts or {}
-    changed = [name for name, word in now.items() if then.get(name, word) != word]
-    if not changed:
-        return
-    said = words.several(f"{name} {then[name].value} -> {now[name].value}" for name in changed)
-    rows = Table.of(
-        changed,
-        _of_itself("case", "case"),
-        value("before", f"session {earlier.session}", lambda name: then[name].value),
-        value("verdict", "this session", lambda name: now[name].value),
-    )
-    title = "Verdicts that changed since the last session with the same settings"
-    yield Figure("changed-verdicts", title, f"{title}: {said}.", rows)
 
 
 # Disturbance -----------------------------------------------------------------------------------
@@ -103,26 +54,6 @@ ROUNDS: tuple[Field[Disturbance], ...] = (
     value("throttled", "stopped by a quota", lambda each: each.usage.throttled_seconds, "s", 2),
     value("mhz", "frequency", lambda each: each.mhz, "MHz", 0),
 )
-
-
-def disturbance(session: SessionDocument | None) -> Section | None:
-    """Return the section; return None if nothing was recorded. session: its session.json."""
-    rounds = session.disturbances if session is not None else ()
-    whole = together(rounds)
-    if whole is None:
-        return None
-    figures = [_over_time(whole, rounds)]
-    if whole.culprits:
-        figures.append(_culprits(whole))
-    return Section(
-        "disturbance",
-        "Disturbance",
-        "Use of the session's cores by other programs during timed blocks, on the host of its "
-        "driver. A pair of blocks is measured again if other programs, or the CPU quota of the "
-        f"session's cgroup, took more than {100 * DISTURBED_ABOVE:.0f} % of the cores from "
-        "ranks that wanted to run.",
-        tuple(figures),
-    )
 
 
 def _over_time(whole: Disturbance, rounds: Sequence[Disturbance]) -> Figure:
