@@ -250,10 +250,8 @@ _TRAININGS = (
 # Rounds of each session from which the exact bounds of a ratio are finite.
 FEWEST_ROUNDS = 4
 _CHANCE = (
-    "Each interval has a confidence of 95 %: of 20 figures that did not change, one is "
-    "expected to look changed. Any other difference of the machine between the two sessions "
-    "affects the ratio, too. With three rounds a session, the interval of a case rests on the "
-    "known noise of launches."
+    "Intervals have a confidence of 95 %: of 20 results that did not change, one is expected to "
+    "look changed."
 )
 
 
@@ -262,13 +260,10 @@ def comparison(a: Archive, b: Archive) -> Report:
     for archive in (a, b):
         with_cases(archive)
     found = pairs(a, b)
-    table = _table(found)
     trainings = _trainings(a, b)
     changed = differences(a.fingerprint, b.fingerprint)
     kinds = Counter(pair.changed.kind for pair in found)
     both = len(found) - kinds[Kind.ONLY_A] - kinds[Kind.ONLY_B]
-    # A terminal shows the ratios instead.
-    board = replace(table, columns=tuple(replace(each, brief="") for each in table.columns))
     return Report(
         title=f"{a.name} (A) and {b.name} (B)",
         verdict=verdict.Verdict.INFO,
@@ -278,13 +273,12 @@ def comparison(a: Archive, b: Archive) -> Report:
             "B": _session(b),
             "cases": f"{both} in both, {kinds[Kind.ONLY_A]} only in A, "
             f"{kinds[Kind.ONLY_B]} only in B",
-            "series": "two; the warnings list the differences" if changed else "one",
         },
         warnings=(*_warnings(a, b, changed), *_too_few(found, trainings)),
-        board=Figure("board", "All cases", _says_cases(found), board, brief=True),
+        board=Figure("board", "All cases", _says_cases(found), _table(found), brief=True),
         notes=tuple(_notes(found)),
-        sections=(_ratios(found, table), _throughputs(trainings)),
         left_out=(*a.left_out, *b.left_out),
+        overview=_throughputs(trainings) if trainings else None,
     )
 
 
@@ -298,14 +292,13 @@ def beside(report: Report, a: Archive, b: Archive) -> Report:
         compared = "Only throughputs are" if judged else "Not"
         why = f"{compared} compared with {name}: a new series begins, because these differ:"
         return replace(report, warnings=(*report.warnings, why, *changed))
-    found = pairs(a, b)
-    section = _ratios(found, _table(found))
-    if not section.figures:
+    found = [pair for pair in pairs(a, b) if pair.changed.ratio is not None]
+    if not found:
         why = f"Compared with {name}: no case has a figure in both sessions."
         return replace(report, warnings=(*report.warnings, why))
     title = f"This session (B) compared with {name} (A), of the same machine and stack"
-    figures = tuple(replace(figure, title=title) for figure in section.figures)
-    return replace(report, sections=(*report.sections, replace(section, figures=figures)))
+    figure = Figure("ratios", title, _says_cases(found), _table(found))
+    return replace(report, sections=(*report.sections, Section("ratios", title, "", (figure,))))
 
 
 def _figure_of(side: str) -> content.Field[Pair]:
@@ -440,22 +433,6 @@ def _notes(found: Sequence[Pair]) -> Iterator[CaseNote]:
             yield CaseNote(pair.b.name, pair.b.verdict, tuple(paragraphs), tuple(output))
 
 
-def _ratios(found: Sequence[Pair], table: Table) -> Section:
-    """Return the section of all cases with a ratio of both sessions' figures. table: of pairs."""
-    says = _says_cases([pair for pair in found if pair.changed.ratio is not None])
-    known = tuple(row for row in table.rows if row["ratio"] is not None)
-    # The name of the case comes first, and verdicts are on the board.
-    table = Table((table.columns[-1], *table.columns[2:-1]), known)
-    return Section(
-        "ratios",
-        "Figures",
-        "A ratio is B's figure / A's. A ratio above 1 is better for an efficiency and worse "
-        f"for a time. {_CHANCE}",
-        (_forest("ratios", "B's figures / A's", says, table, "figure"),) if known else (),
-        "No case has a figure in both sessions.",
-    )
-
-
 # A training's throughput: its change, and the cells of its row.
 Training = tuple[Changed, Sequence[content.Value]]
 
@@ -483,25 +460,17 @@ def _trainings(a: Archive, b: Archive) -> dict[str, Training]:
     return found
 
 
-def _throughputs(trainings: Mapping[str, Training]) -> Section:
+def _throughputs(trainings: Mapping[str, Training]) -> Figure:
+    """Return the figure of the throughputs' ratios, with a line at 1, where nothing changes."""
     says = _says("training", {label: changed for label, (changed, _) in trainings.items()})
     table = Table.filled(_TRAININGS, (row for _, row in trainings.values()))
-    figure = _forest("throughput", "B's throughput / A's", says, table, "throughput")
-    return Section(
+    x = plots.axis(table, "ratio", "throughput of B / throughput of A", scale={"zero": False})
+    return Figure(
         "throughput",
-        "Throughput",
-        "Samples/s of all ranks together, for Horovod with default settings: the "
-        "median over the rounds of valid cases. The ratio is estimated over all pairs of "
-        f"rounds. {_CHANCE}",
-        (figure,) if trainings else (),
-        "Neither session timed Horovod with its defaults.",
+        "B's throughput / A's",
+        f"{says} Samples/s of all ranks together, for Horovod with default settings: medians over "
+        f"the rounds of valid cases, and their ratio over all pairs of rounds. {_CHANCE}",
+        table,
+        plots.interval(table, "label", x, "", plots.line("ideal", x={"datum": 1})),
+        lead=says,
     )
-
-
-def _forest(name: str, title: str, says: str, table: Table, quantity: str) -> Figure:
-    """Return a figure with a row per ratio: its interval, and a line at 1, where nothing
-    changes. The first column of the table names the rows."""
-    label, ratio = table.columns[0].key, f"{quantity} of B / {quantity} of A"
-    x = plots.axis(table, "ratio", ratio, scale={"zero": False})
-    plot = plots.interval(table, label, x, "", plots.line("ideal", x={"datum": 1}))
-    return Figure(name, title, says, table, plot)

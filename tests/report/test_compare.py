@@ -49,8 +49,7 @@ def compared(tmp_path: Path, ours: list[Outcome], theirs: list[Outcome]) -> Repo
 
 def read(a: Path, b: Path) -> Report:
     made = comparison(*(read_session(directory) for directory in (a, b)))
-    for section in (Section("board", "", "", (made.board,)), *made.sections):
-        assert_sound(section)
+    assert_sound(Section("all", "", "", tuple(made.figures)))
     return made
 
 
@@ -59,8 +58,8 @@ def row(made: Report) -> dict[str, Any]:
     return dict(only)
 
 
-def figure(made: Report, name: str) -> Figure:
-    return next(each for each in made.figures if each.name == name)
+def throughputs(made: Report) -> Figure:
+    return known(made.overview)
 
 
 # One case --------------------------------------------------------------------------------------
@@ -118,8 +117,6 @@ def test_cases_of_one_session_are_shown(tmp_path):
     assert (rows[SAME.name]["word"], rows[SAME.name]["verdict"]) == ("only in A", None)
     assert made.facts["cases"] == "1 in both, 1 only in A, 1 only in B"
     assert "1 only in A, 1 only in B" in made.board.says
-    ratios = figure(made, "ratios").table.rows
-    assert [each["case"] for each in ratios] == [WEAK.name]
 
 
 def test_what_was_asked_otherwise_says_how(tmp_path):
@@ -166,7 +163,7 @@ def test_blocks_and_runs_of_another_length_or_schedule_are_not_compared(
     words = {True: f"not comparable (settings differ: {how})", False: "same"}
     for each in made.board.table.rows:
         assert str(each["word"]).startswith(words[each["case"] in unlike])
-    for each in figure(made, "throughput").table.rows:
+    for each in throughputs(made).table.rows:
         assert str(each["word"]).startswith(words[unlike == BLOCKS])
 
 
@@ -204,10 +201,7 @@ def test_what_both_lack_is_said_once(tmp_path):
     none = outcome(WEAK, (), verdict=Verdict.INFO, reason="they share a core")
     made = compared(tmp_path, [none], [none])
     assert row(made)["word"] == "not comparable (both: no figure)"
-    section = next(section for section in made.sections if section.name == "ratios")
-    assert (section.figures, section.missing) == ((), "No case has a figure in both sessions.")
-    assert made.sections[-1].figures == ()
-    assert made.sections[-1].missing
+    assert made.overview is None
 
 
 def test_a_session_without_a_case_is_refused_in_a_line(tmp_path):
@@ -238,7 +232,7 @@ def test_nothing_is_judged_and_counts_are_those_of_b(tmp_path):
     assert made.facts["A"].startswith(f"{A}: profile smoke, ")
     assert made.facts["A"].endswith(": 2 PASS")
     assert made.facts["B"].endswith(": 1 FAIL")
-    assert (made.facts["series"], made.warnings) == ("one", ())
+    assert made.warnings == ()
 
 
 def test_what_differs_of_the_fingerprints_comes_first(tmp_path):
@@ -252,7 +246,6 @@ def test_what_differs_of_the_fingerprints_comes_first(tmp_path):
         "keras: 3.15.1 -> 3.16.0",
         "B has an injected fault: slow10",
     )
-    assert made.facts["series"].startswith("two")
     assert row(made)["word"].startswith("same within")
 
 
@@ -272,7 +265,7 @@ def test_what_is_odd_about_a_session_is_said(tmp_path):
 
 def test_throughputs_are_medians_of_all_replicas(tmp_path):
     made = compared(tmp_path, [scaled(1)], [scaled(1.1)])
-    rows = {each["world_size"]: each for each in figure(made, "throughput").table.rows}
+    rows = {each["world_size"]: each for each in throughputs(made).table.rows}
     # The reference trains 1000 samples a second on one replica.
     assert rows[1]["speed_a"] == rows[1]["speed_b"] == pytest.approx(1000)
     assert rows[1]["word"] == "same within 0.0 %"
@@ -287,7 +280,7 @@ def test_throughputs_of_one_session_are_shown(tmp_path):
     four = weak_scaling(WORKLOAD, 4)
     a = session_of(tmp_path, scaled(1), name=A)
     made = read(a, session_of(tmp_path, outcome(four, RATIOS), slots=4, per_node=4, name=B))
-    one, two, four_ranks = figure(made, "throughput").table.rows
+    one, two, four_ranks = throughputs(made).table.rows
     assert (two["speed_b"], two["word"]) == (None, "only in A")
     assert (four_ranks["speed_a"], four_ranks["word"]) == (None, "only in B")
     assert one["ratio"] == pytest.approx(1)
