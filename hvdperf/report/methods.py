@@ -7,7 +7,6 @@ one of its fields.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
 from pathlib import Path
@@ -17,7 +16,6 @@ from hvdperf import verdict
 from hvdperf.machine.disturbance import together
 from hvdperf.models.registry import NETWORKS, Scale
 from hvdperf.plan.arms import SWEEP, BlockKind, Schedule, Workload
-from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.records.fingerprint import Fingerprint, name_of
@@ -73,7 +71,6 @@ def facts(archive: Archive) -> Facts:
     """Return the facts about all cases together."""
     cases, session, known = archive.cases, archive.session, archive.fingerprint
     found = {**_machine(known, session), **_versions(known), **_design(cases, known)}
-    found |= _rule(session, cases)
     if session is not None:
         found |= _of_session(session, archive.sessions, cases)
     if archive.sessions:
@@ -100,7 +97,6 @@ def _of_session(
         "timed": f"{session.timed_seconds / 60:.1f}",
         "command": session.command or None,
         "changed": "; ".join(session.changed) or "none",
-        "problems": ", ".join(dict.fromkeys(map(name_of, session.unfit))) or None,
         "foreign": load and f"{100 * load.foreign_share:.1f}",
         "steal": load and f"{100 * load.steal_share:.1f}",
         "interleaved": "interleaved" if alternate else None,
@@ -109,18 +105,16 @@ def _of_session(
 
 
 def _stopping(session: SessionDocument, cases: Sequence[Case]) -> str | None:
-    """Return when a case had enough rounds: at its first verdict, or as soon as it was precise."""
+    """Return when a case had enough rounds: at its verdict, or as soon as it was precise."""
     looks, wanted = session.asked.looks, session.precision
-    if wanted:
-        figures = [case.figure for case in cases if case.figure is not None]
-        reached = sum(verdict.is_precise(figure, wanted) for figure in figures)
-        least = f"it had {looks[0]} rounds and " if looks else ""
-        return (
-            f"ended once {least}its interval reached at most {100 * wanted:g} % to either side, or "
-            f"when time was up; {reached} of {words.plural(len(figures), 'interval')} did"
-        )
-    only = "; earlier analyses could only pass a case" if session.asked.early else ""
-    return f"could fail after {words.joined(map(str, looks), 'or')} rounds{only}" if looks else None
+    if not wanted:
+        return f"ended with its verdict, after {looks[-1]} rounds at most" if looks else None
+    figures = [case.figure for case in cases if case.figure is not None]
+    reached = sum(verdict.is_precise(figure, wanted) for figure in figures)
+    return (
+        f"ended once its interval reached at most {100 * wanted:g} % to either side, or when time "
+        f"was up; {reached} of {words.plural(len(figures), 'interval')} did"
+    )
 
 
 def _machine(known: Fingerprint, session: SessionDocument | None) -> dict[str, object]:
@@ -236,11 +230,8 @@ def _design(cases: Sequence[Case], known: Fingerprint) -> dict[str, object]:
         for rank in launch.metadata
         if rank.transport
     }
-    faulty = [case.comparison for case in cases if case.comparison.is_fault_case]
-    faults = {comparison.candidate.arm.injected for comparison in faulty}
     found: dict[str, object] = {
         "configurations": words.joined(ran),
-        "faults": words.joined(sorted(faults)) if faults else None,
         # On GPUs, the documents do not say whether gradients went by NCCL.
         "transport": words.joined(sorted(ways)) if ways and not known["gpus"] else None,
         "rounds": words.span([len(case.rounds) for case in cases if case.rounds]),
@@ -290,21 +281,3 @@ def _intervals(cases: Sequence[Case]) -> dict[str, object]:
 def _with_rounds(cases: Sequence[Case]) -> str:
     rounds = [case.outcome.judgement.rounds for case in cases]
     return f"{words.plural(len(cases), 'case')} with {words.span(rounds)} rounds"
-
-
-def _rule(session: SessionDocument | None, cases: Sequence[Case]) -> dict[str, object]:
-    name = "" if session is None else session.asked.thresholds.name
-    # The rule for one stack against another judges these (judge/judge.py).
-    stacks = [
-        case
-        for case in cases
-        if case.judged_as is JudgedAs.REGRESSION and case.question.spec.is_speed
-    ]
-    threshold = f"threshold (file {name})" if name else "threshold"
-    counts = verdict.counted(Counter(case.verdict for case in cases))
-    return {
-        "regression": verdict.REGRESSION if stacks else None,
-        "confidence": words.with_confidence(session, stacks),
-        "threshold": threshold if len(stacks) < len(cases) or not cases else None,
-        "verdicts": f"{words.plural(len(cases), 'case')}: {counts}" if cases else None,
-    }

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from hvdperf.plan.questions import against, fault_cases, weak_scaling
+from hvdperf.plan.questions import against, weak_scaling
 from hvdperf.records.archive import Archive, read_session
-from hvdperf.records.documents import Asked, ThresholdsFile
+from hvdperf.records.documents import Asked
 from hvdperf.records.outcome import Outcome, each_launch
 from hvdperf.report.methods import SENTENCES, facts, methods
 from hvdperf.verdict import Noise
@@ -46,8 +46,7 @@ def test_facts_are_those_of_the_session(tmp_path):
         elapsed_seconds=90.0,
         timed_seconds=30.0,
         launched="mpirun --bind-to none",
-        asked=Asked(thresholds=ThresholdsFile("x.toml"), looks=(8, 12), early=True),
-        unfit=("load: others use 94 %: much; stop them",),
+        asked=Asked(looks=(8, 12), early=True),
     )
     text = said(archive)
     for fact in (
@@ -56,13 +55,9 @@ def test_facts_are_those_of_the_session(tmp_path):
         "The command was: pytest perf/ -k weak.",
         "for 1.5 minutes, of which 0.5 minutes were timed",
         "mpirun --bind-to none",
-        "meets its threshold (file x.toml)",
-        "after 8 or 12 rounds; earlier analyses could only pass a case.",
-        "The verdicts on 1 case: 1 PASS.",
-        "problems with this host: load.",
+        "A case ended with its verdict, after 12 rounds at most.",
     ):
         assert fact in text
-    assert "problems" not in said(archive_with(tmp_path / "fit"))
 
 
 def test_every_kind_of_case_is_told_and_no_sentence_lacks_a_fact(
@@ -116,22 +111,19 @@ def test_rounds_launches_and_blocks_are_counted(tmp_path):
         assert missing not in text
 
 
-def test_two_stacks_are_named_and_judged_by_their_own_rule(tmp_path):
+def test_two_stacks_are_named_with_their_differences(tmp_path):
     asked = known(against(weak_scaling(WORKLOAD, 2)))
     archive = archive_with(
         tmp_path,
         outcome(asked, [1.0] * 8),
         against="old/python",
         changed=("keras: 2.15.0 -> 3.15.1", "numpy: 1.26.4 -> 2.0.2"),
-        asked=Asked(thresholds=ThresholdsFile("cpu-unknown.toml")),
     )
     text = said(archive)
     assert (
         "Every case compares this stack with that of old/python. Differences from that stack to "
         "this one: keras: 2.15.0 -> 3.15.1; numpy: 1.26.4 -> 2.0.2." in text
     )
-    assert "speeds of the two stacks is below 0.98, and passes if it is not below 0.95" in text
-    assert "threshold (file" not in text
 
 
 def test_without_session_json_the_cases_tell(tmp_path):
@@ -139,7 +131,6 @@ def test_without_session_json_the_cases_tell(tmp_path):
     text = said(archive)
     assert "hvdperf" not in text
     assert "TensorFlow 2.18.1" in text
-    assert "1 PASS" in text
 
 
 def trained(archive: Archive) -> str:
@@ -177,7 +168,7 @@ def test_a_session_of_a_precision_ends_by_its_own_rule(tmp_path):
     assert "0 of 1 interval" in narrow
     assert "50 %" in wide
     for text in (wide, narrow):
-        assert "after 8 or 12 rounds" not in text
+        assert "with its verdict" not in text
 
 
 def test_what_ranks_exchanged_gradients_by_is_told_where_it_is_known(tmp_path):
@@ -203,9 +194,8 @@ def judged(**judgement: Any) -> Outcome:
     [
         (judged(widened=1.25), "factor of 1.25"),
         (judged(early=Noise(0.05, 0.0, "assumed")), "5.0 % (assumed)"),
-        (outcome(fault_cases(WORKLOAD, 2)[0], [0.9] * 6), fault_cases(WORKLOAD, 2)[0].variant),
         (with_rate(0.0425), "learning rate of 0.0425"),
     ],
 )
-def test_what_a_case_was_measured_with_and_judged_by_is_told(tmp_path, case, told):
+def test_what_a_case_was_measured_with_is_told(tmp_path, case, told):
     assert told in said(archive_with(tmp_path, case))
