@@ -42,6 +42,10 @@ CHANGED = {
     "intervals",
     r"/sessions/[^/]+/tables/(changed-verdicts|fingerprint/(before|changed))": "hvdperf compare "
     "has the differences between two sessions",
+    r"/sessions/[^/]+/tables/bandwidth-gradients": "the board has the ratio of these times, and a "
+    "sweep the bandwidth by size",
+    r"/sessions/[^/]+/tables/scaling-strong-steady_state": "a divided step takes as long as one of "
+    "weak scaling, which has a table",
     r"/keys/raw\.schema": "a raw result is a summary, and has its schema",
     r"/keys/night\.schema/(again|costs|figures|is_gate|samples_per_second|speeds)": "a night has "
     "summaries, with kind, results and values",

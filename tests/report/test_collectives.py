@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from hvdperf.plan.arms import SWEEP_BYTES
-from hvdperf.plan.questions import at_gradient_sizes, overlap
+from hvdperf.plan.questions import overlap
 from hvdperf.records.documents import Case
 from hvdperf.report.cases import number
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.collectives import section
-from tests.report.cases import case_with, cases_with, changed, recorded, rounds_of, told
-from tests.support.rounds import GRADIENT_BYTES, WORKLOAD, outcome
+from tests.report.cases import case_with, changed, recorded, rounds_of, told
+from tests.support.rounds import WORKLOAD, outcome
 
-SWEPT, BOUND = "collective_overhead-allreduce-sweep-np2", "overlap-vgg_16_s-np2"
+SWEPT = "collective_overhead-allreduce-sweep-np2"
 
 
 def figures(*cases: Case) -> dict[str, Figure]:
@@ -65,22 +65,6 @@ def test_a_turn_of_one_side_is_no_pair():
     turns = [number(row["turns"]) for row in rows]
     # One of each of the two rounds is gone.
     assert turns == [turns[-1] - 2, *[turns[-1]] * 5]
-
-
-def test_gradients_have_a_row_a_network_whoever_asked():
-    asked = [at_gradient_sizes(WORKLOAD, 2), overlap(WORKLOAD, 2)]
-    cases = cases_with(outcome(asked[0], [2.0] * 3), outcome(asked[1], [0.9] * 3))
-    found = figures(*cases, *recorded(BOUND))
-    first, second = found["bandwidth-gradients"].table.rows
-    assert (first["network"], second["network"]) == ("resnet_50_s, 2 ranks", "vgg_16_s, 2 ranks")
-    assert (first["bytes"], first["turns"]) == (GRADIENT_BYTES, 9)
-    # 10 ms bare, twice that through Horovod, and the factor at 2 ranks is 1.
-    assert first["horovod_ms"] == pytest.approx(20.0)
-    assert first["bare"] == pytest.approx(GRADIENT_BYTES / 0.010 / 1e9)
-    size = int(second["bytes"] or 0)
-    ours, theirs = (np.array(series(BOUND, side, size)) for side in (0, 1))
-    assert second["horovod_ms"] == pytest.approx(1000 * np.median(ours))
-    assert second["overhead"] == pytest.approx(np.median(ours / theirs))
 
 
 def test_a_step_lies_where_its_turns_do():

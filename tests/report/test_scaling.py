@@ -79,10 +79,10 @@ def test_a_divided_batch_and_divided_steps_are_not_one_figure():
         assert_sound(section)
     assert rows_of(both, "scaling-strong-split")[2]["speedup"] == pytest.approx(1.2)
     for section in (both, training):
-        two = rows_of(section, "scaling-strong-steady_state")[2]
-        assert two["speedup"] == pytest.approx(told.steady_state.estimate)
+        two = rows_of(section, "scaling-strong-training")[2]
+        assert two["speedup"] == pytest.approx(told.training.estimate)
     assert figures_of(training).keys() == {
-        f"scaling-strong-{w}" for w in ("steady_state", "training", "end_to_end")
+        f"scaling-strong-{way}" for way in ("training", "end_to_end")
     }
     assert figures_of(batch).keys() == {"scaling-strong-split"}
 

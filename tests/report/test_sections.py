@@ -27,7 +27,7 @@ N = len(HOSTILE)
         (convergence.section, TRAINED, 3 * N),
         (launches.steps, TIMED, 2 * N),
         (wall_time.section, TRAINING, 2 * N + 2),
-        (collectives.section, SWEPT, 2),
+        (collectives.section, SWEPT, 1),
     ],
 )
 def test_hostile_names_have_figures(

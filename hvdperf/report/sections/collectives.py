@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any, Generic, TypeVar
+from typing import NamedTuple
 
 from hvdperf.explain.collectives import StepTimes, paired, step_times
 from hvdperf.plan.arms import KIB, MIB, SWEEP, Collective, busbw
@@ -19,30 +18,19 @@ from hvdperf.work.table import work_of
 
 QUARTILES = (0.25, 0.5, 0.75)
 SIDES = {"horovod": "Horovod", "bare": "bare"}
-Turn = TypeVar("Turn")
+
+# Sweeps ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     """One turn of an operation with its size. horovod, bare: seconds through Horovod and bare."""
 
     size_bytes: int
-    tensors: int
     horovod: float
     bare: float
 
 
-@dataclass(frozen=True)
-class _Turns(Generic[Turn]):
-    """The subject of a row: turns of a case."""
-
-    case: Case
-    turns: Sequence[Turn]
-
-
-def collective_of(case: Case) -> Collective:
-    """Return the operation of the case; for a bound of a step, the one that exchanges gradients."""
-    return case.comparison.collective or Collective.ALLREDUCE
+Turns = Sequence[Pair]
 
 
 def pairs_of(case: Case) -> list[Pair]:
@@ -50,98 +38,69 @@ def pairs_of(case: Case) -> list[Pair]:
     found = []
     for measured in case.rounds:
         horovod, bare = (measured.of(arm).series for arm in case.comparison.arms)
-        for both in paired(horovod, bare, collective_of(case)).values():
+        for both in paired(horovod, bare, _collective_of(case)).values():
             found += [
-                Pair(ours.size_bytes, ours.ranks[0].tensors, ours.seconds, theirs.seconds)
+                Pair(ours.size_bytes, ours.seconds, theirs.seconds)
                 for ours, theirs in both
                 if ours.repeats
             ]
     return found
 
 
+def _collective_of(case: Case) -> Collective:
+    return case.comparison.collective or Collective.ALLREDUCE
+
+
 def _quartiles(
-    key: str, title: str, called: str, unit: str, values: Callable[[_Turns[Pair]], Sequence[float]]
-) -> Field[_Turns[Pair]]:
+    key: str, title: str, called: str, unit: str, values: Callable[[Turns], Sequence[float]]
+) -> Field[Turns]:
     """Return the field of a median and its quartiles. called: in the titles of the quartiles. A
     bandwidth of 0 (a collective that moves no data) is None, since a logarithmic axis cannot show
     it."""
 
-    def quartiles(of_row: _Turns[Pair]) -> Interval | None:
-        low, middle, high = plots.quantiles(values(of_row), QUARTILES)
-        return Interval(middle, low, high, QUARTILES[0], len(of_row.turns)) if low > 0 else None
+    def quartiles(turns: Turns) -> Interval | None:
+        low, middle, high = plots.quantiles(values(turns), QUARTILES)
+        return Interval(middle, low, high, QUARTILES[0], len(turns)) if low > 0 else None
 
-    return interval(key, title, quartiles, unit, ends=(f"{called}, 25 %", f"{called}, 75 %"))
-
-
-def _width(side: str) -> Field[_Turns[Pair]]:
-    """Return the field of the bus bandwidth of a side."""
-
-    def widths(of_row: _Turns[Pair]) -> list[float]:
-        collective, n = collective_of(of_row.case), of_row.case.world_size
-        return [busbw(collective, n, p.size_bytes, getattr(p, side)) for p in of_row.turns]
-
-    return _quartiles(side, SIDES[side], SIDES[side], "GB/s", widths)
+    ends, brief = (f"{called}, 25 %", f"{called}, 75 %"), title if unit else "ratio"
+    return interval(key, title, quartiles, unit, ends=ends, brief=brief)
 
 
-_WIDTHS = tuple(map(_width, SIDES))
-_OVERHEAD: tuple[Field[_Turns[Pair]], ...] = (
-    _quartiles(
-        "overhead",
-        "time of Horovod / bare",
-        "time ratio",
-        "",
-        lambda of_row: [pair.horovod / pair.bare for pair in of_row.turns],
-    ),
-    value("turns", "turns", lambda of_row: len(of_row.turns)),
-)
+def swept(case: Case, pairs: Turns) -> Figure:
+    """Return the figure of a sweep: the bus bandwidth of each side by size."""
+    collective, n = _collective_of(case), case.world_size
 
+    def widths(side: str) -> Callable[[Turns], list[float]]:
+        return lambda turns: [
+            busbw(collective, n, pair.size_bytes, getattr(pair, side)) for pair in turns
+        ]
 
-def is_of_gradients(case: Case) -> bool:
-    return work_of(case.question) is Collectives and case.workload != SWEEP
-
-
-def _whose(labels: words.Labels) -> tuple[Field[_Turns[Any]], ...]:
-    def network(of_row: _Turns[Any]) -> str:
-        return f"{labels[of_row.case.workload]}, {words.plural(of_row.case.world_size, 'rank')}"
-
-    return (
-        value("network", "network", network),
-        value("model", "name", lambda of_row: labels[of_row.case.workload], hidden=True),
-        value("world_size", "ranks", lambda of_row: of_row.case.world_size, hidden=True),
+    by_size = grouped(sorted(pairs), lambda pair: pair.size_bytes)
+    fields: tuple[Field[Turns], ...] = (
+        value("bytes", "size", lambda turns: turns[0].size_bytes, "B", hidden=True),
+        value("size", "size", lambda turns: _short(turns[0].size_bytes), brief="size"),
+        *(_quartiles(side, title, title, "GB/s", widths(side)) for side, title in SIDES.items()),
+        _quartiles(
+            "overhead",
+            "time of Horovod / bare",
+            "time ratio",
+            "",
+            lambda turns: [pair.horovod / pair.bare for pair in turns],
+        ),
+        value("turns", "turns", len),
     )
-
-
-# Sweeps ----------------------------------------------------------------------------------------
-
-_BRIEF = {"size": "size", "horovod": "Horovod", "bare": "bare", "overhead": "ratio"}
-_OF_A_SIZE: tuple[Field[_Turns[Pair]], ...] = (
-    value("bytes", "size", lambda of_row: of_row.turns[0].size_bytes, "B", hidden=True),
-    value("size", "size", lambda of_row: _short(of_row.turns[0].size_bytes)),
-    *_WIDTHS,
-    *_OVERHEAD,
-)
-
-
-def _size(pair: Pair) -> int:
-    return pair.size_bytes
-
-
-def swept(case: Case, pairs: Sequence[Pair]) -> Figure:
-    collective, n = collective_of(case).value, case.world_size
-    by_size = grouped(sorted(pairs, key=_size), _size)
-    rows = Table.of([_Turns(case, group) for group in by_size.values()], *_OF_A_SIZE)
-    columns = {each.key: replace(each, brief=_BRIEF.get(each.key, "")) for each in rows.columns}
+    rows = Table.of(by_size.values(), *fields)
     best = max(rows.rows, key=lambda row: number(row["horovod"]))
     worst = max(rows.rows, key=lambda row: number(row["overhead"]))
     axis = {"values": list(by_size), **_BINARY}
     return Figure(
-        words.slug("bandwidth", collective, f"np{n}"),
-        f"{collective} on {n} ranks: bus bandwidth in GB/s by size",
+        words.slug("bandwidth", collective.value, f"np{n}"),
+        f"{collective.value} on {n} ranks: bus bandwidth in GB/s by size",
         f"Through Horovod {number(best['horovod']):.2f} GB/s at most, at {best['size']}, where "
         f"bare MPI reaches {number(best['bare']):.2f}. Horovod takes longest in "
         f"proportion at {worst['size']}: {number(worst['overhead']):.2f} times the bare "
         "transport's time.",
-        replace(rows, columns=tuple(columns.values())),
+        rows,
         plots.curve(
             rows,
             plots.axis(rows, "bytes", "size", scale={"type": "log", "base": 2}, axis=axis),
@@ -165,74 +124,41 @@ _BINARY = {
     f"datum.value >= {KIB} ? datum.value / {KIB} + ' KB' : datum.value + ' B'"
 }
 
-
-# The exchange of a step's gradients ------------------------------------------------------------
-
-
-def _median(
-    key: str, title: str, get: Callable[[Turn], float], unit: str = "ms", digits: int = 2
-) -> Field[_Turns[Turn]]:
-    """Return the field of a median over the turns. get: returns seconds, or a ratio."""
-    scale = 1000 if unit == "ms" else 1
-    return value(key, title, lambda of_row: scale * median(map(get, of_row.turns)), unit, digits)
-
-
-def gradients(cases: Sequence[Case], labels: words.Labels) -> Iterator[Figure]:
-    """Yield one figure for all networks of a session; none if no exchange was measured."""
-    found: dict[tuple[str, int], _Turns[Pair]] = {}
-    for case in cases:
-        pairs = pairs_of(case) if is_of_gradients(case) else []
-        key = case.workload.name, case.world_size
-        # The same launches answer both questions, and one of these may have had more rounds.
-        if pairs and (key not in found or len(pairs) > len(found[key].turns)):
-            found[key] = _Turns(case, pairs)
-    if not found:
-        return
-    rows = Table.of(
-        found.values(),
-        *_whose(labels),
-        value("bytes", "gradients", lambda of_row: of_row.turns[0].size_bytes, "B"),
-        value("tensors", "tensors", lambda of_row: of_row.turns[0].tensors),
-        *_WIDTHS,
-        _median("horovod_ms", "through Horovod", lambda pair: pair.horovod, digits=3),
-        _median("bare_ms", "bare", lambda pair: pair.bare, digits=3),
-        *_OVERHEAD,
-    )
-    said = words.several(
-        f"{row['network']} {row['horovod_ms']:.2f} ms, bare {row['bare_ms']:.2f} ms"
-        for row in rows.rows
-    )
-    yield Figure(
-        "bandwidth-gradients",
-        "All gradients of a step: bus bandwidth of their allreduce",
-        f"Typical times of one exchange: {said}.",
-        rows,
-        plots.interval(
-            rows,
-            "network",
-            plots.field("value", title="bus bandwidth in GB/s"),
-            sides=tuple(SIDES),
-        ),
-    )
-
-
 # Bounds of a step ------------------------------------------------------------------------------
 
 
-def bounds(cases: Sequence[Case], labels: words.Labels) -> Iterator[Figure]:
+class Steps(NamedTuple):
+    """The turns of a case. label: of its workload."""
+
+    case: Case
+    label: str
+    turns: Sequence[StepTimes]
+
+    @property
+    def network(self) -> str:
+        return f"{self.label}, {words.plural(self.case.world_size, 'rank')}"
+
+
+def _median(
+    key: str, title: str, get: Callable[[StepTimes], float], unit: str = "ms", digits: int = 2
+) -> Field[Steps]:
+    """Return the field of a median over the turns. get: returns seconds, or a ratio."""
+    scale = 1000 if unit == "ms" else 1
+    return value(key, title, lambda steps: scale * median(map(get, steps.turns)), unit, digits)
+
+
+def bounds(cases: Sequence[Case]) -> Iterator[Figure]:
     """Yield one figure of all steps with a bare exchange, of medians over every turn of all
     rounds, from which a case's figure is computed; none if there are none."""
-    found = [
-        _Turns(case, times)
-        for case in cases
-        if is_of_gradients(case) and case.question.spec.without_exchange
-        if (times := _step_times(case))
-    ]
-    if not found:
-        return
+    of_collectives = (case for case in cases if work_of(case.question) is Collectives)
+    asked = [case for case in of_collectives if case.question.spec.without_exchange]
+    labels = words.workload_labels(case.workload for case in asked)
+    every = (Steps(case, labels[case.workload], _step_times(case)) for case in asked)
     rows = Table.of(
-        found,
-        *_whose(labels),
+        (steps for steps in every if steps.turns),
+        value("network", "network", lambda steps: steps.network),
+        value("model", "name", lambda steps: steps.label, hidden=True),
+        value("world_size", "ranks", lambda steps: steps.case.world_size, hidden=True),
         _median("step_ms", "a step", lambda turn: turn.full),
         _median("local_ms", "without exchange", lambda turn: turn.local),
         _median("exchange_ms", "bare exchange", lambda turn: turn.exchange),
@@ -240,8 +166,10 @@ def bounds(cases: Sequence[Case], labels: words.Labels) -> Iterator[Figure]:
         _median("nothing_hidden_ms", "bound, nothing hidden", lambda t: t.local + t.exchange),
         _median("of_nothing_hidden", "step / nothing hidden", lambda t: t.of_nothing_hidden, "", 3),
         _median("of_all_hidden", "step / all hidden", lambda turn: turn.of_all_hidden, "", 3),
-        value("turns", "turns", lambda of_row: len(of_row.turns)),
+        value("turns", "turns", lambda steps: len(steps.turns)),
     )
+    if not rows.rows:
+        return
     said = words.several(
         f"{row['network']} {row['step_ms']:.1f} ms (bounds: "
         f"{row['all_hidden_ms']:.1f} ms with all of the exchange hidden, "
@@ -274,12 +202,9 @@ def _step_times(case: Case) -> list[StepTimes]:
 
 
 def section(cases: Sequence[Case]) -> Section:
-    """Return the section on sweeps and on the exchange of networks' gradients."""
+    """Return the section on sweeps and on bounds of steps."""
     sound = trusted(cases)
-    figures = [
-        swept(case, pairs) for case in sound if case.workload == SWEEP and (pairs := pairs_of(case))
-    ]
-    labels = words.workload_labels(case.workload for case in sound if is_of_gradients(case))
+    sweeps = ((case, pairs_of(case)) for case in sound if case.workload == SWEEP)
     return Section(
         "bandwidth",
         "Collectives",
@@ -287,6 +212,6 @@ def section(cases: Sequence[Case]) -> Section:
         "with the bandwidth of the links. Values are medians over the turns of all "
         "rounds, with their quartiles. Bare is MPI on one buffer without a framework, an upper "
         "limit for Horovod.",
-        (*figures, *gradients(sound, labels), *bounds(sound, labels)),
+        (*(swept(case, pairs) for case, pairs in sweeps if pairs), *bounds(sound)),
         "No collective operation was measured; to measure: pytest perf/test_communication.py",
     )

@@ -42,12 +42,12 @@ INTRO = (
 # Columns of each way to count: by samples per second, by the wall time of the training, and by
 # that of the whole job, with the start of its processes.
 WEAK = {"steady_state": "steady-state", "training": "training", "end_to_end": "end-to-end"}
-# There is no wall time with a divided batch. The other ways are of divided steps, in which every
-# replica has a whole batch.
+# There is no wall time with a divided batch. The other ways are of divided steps, of which each
+# takes as long as in weak scaling.
 STRONG = {
     "split": "steady-state, batch divided",
-    **WEAK,
-    "steady_state": "steady-state, steps divided",
+    "training": "training, steps divided",
+    "end_to_end": "end-to-end, steps divided",
 }
 # The efficiency of one replica, by definition.
 _ALONE = Interval(1.0, 1.0, 1.0, alpha=0.0, observations=0)
