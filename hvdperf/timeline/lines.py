@@ -85,10 +85,12 @@ class Step:
 
 
 class Standing(Enum):
-    """Whether a lasting change makes its series FAIL, and why not; the one that needs somebody most
-    comes first."""
+    """Whether a finding makes its series FAIL, and why not; the one that needs somebody most comes
+    first."""
 
     OPEN = "worse"
+    MISSING = "no longer measured"
+    SUSPECT = "worse on the last night alone"
     UNCONFIRMED = "worse, not confirmed yet"
     ACCEPTED = "worse, accepted"
     FASTER = "worse, as its network became faster"
@@ -101,7 +103,7 @@ class Change:
     """A lasting change of a line. step: in the line's own points. before, since: the date or the
     release of the last document before it, and of the first one that has it; the same if the change
     lies within a release. marks: what else changed at about that place, in words. standing: of a
-    change by date, set by Series.changes; it means nothing by release."""
+    change by date, set by by_line; it means nothing by release."""
 
     line: Line
     step: Step

@@ -26,7 +26,7 @@ from hvdperf.timeline.lines import Line, percent
 from hvdperf.timeline.nights import changes
 from hvdperf.timeline.nights.falls import What
 from hvdperf.timeline.nights.night import joined, read_accepted, read_night
-from hvdperf.timeline.nights.series import Event, Series, events
+from hvdperf.timeline.nights.series import Finding, Series
 from hvdperf.timeline.nights.speed import ALL, Key, Scope
 from hvdperf.timeline.nights.watch import MISSING
 from hvdperf.verdict import Verdict, counted, worst
@@ -88,7 +88,7 @@ class Shown:
     series: Series
     verdict: Verdict
     told: str
-    open: Sequence[Event]
+    open: Sequence[Finding]
 
 
 def write_index(path: Path, root: Path, pages: Path, until: date) -> Path:
@@ -135,14 +135,14 @@ def write_index(path: Path, root: Path, pages: Path, until: date) -> Path:
     return _write(path, report)
 
 
-def _note(name: str, verdict: Verdict, told: str, found: Sequence[Event]) -> CaseNote:
+def _note(name: str, verdict: Verdict, told: str, found: Sequence[Finding]) -> CaseNote:
     """Return a note with what else is known of the first event, and its commands."""
     first = found[:1]
     notes = (note for each in first for note in each.notes)
     return CaseNote(name, verdict, (told, *notes), output=tuple(_steps(first)))
 
 
-def _steps(found: Iterable[Event]) -> Iterator[str]:
+def _steps(found: Iterable[Finding]) -> Iterator[str]:
     """Yield the commands of events, each below what it is for."""
     for event in found:
         for what, command in event.commands:
@@ -203,7 +203,7 @@ def write_series(place: Place, name: str, left_out: list[str]) -> Shown | None:
     if not read:
         return None
     series = Series(name, joined(read), read_accepted(directory))
-    happened = events(series)
+    happened = series.findings
     doing = sorted((each for each in happened if each.is_open), key=lambda each: -each.size)
     path, last = directory / store.INDEX, series.last or series.nights[-1]
     is_late = place.until - series.nights[-1].night > timedelta(days=_LATE_DAYS)
@@ -248,7 +248,7 @@ def write_series(place: Place, name: str, left_out: list[str]) -> Shown | None:
     return found
 
 
-def _told(series: Series, doing: Sequence[Event], is_late: bool) -> str:
+def _told(series: Series, doing: Sequence[Finding], is_late: bool) -> str:
     """Return what matters of a series, in a sentence. doing: the events that make it FAIL, the
     largest first. is_late: whether the next night is."""
     last = series.last or series.nights[-1]
@@ -289,7 +289,7 @@ def _machine(series: Series) -> dict[str, str]:
     return found
 
 
-def _events(happened: Sequence[Event]) -> Section:
+def _events(happened: Sequence[Finding]) -> Section:
     rows = [
         (
             Verdict.FAIL.value if each.is_open else None,
@@ -353,7 +353,7 @@ def _last_figures(series: Series) -> Figure:
     return Figure("lines", "Lines", says, Table.filled(columns, rows))
 
 
-def _by_date(series: Series, happened: Sequence[Event], pages: Sequence[str]) -> Section:
+def _by_date(series: Series, happened: Sequence[Finding], pages: Sequence[str]) -> Section:
     """Return the figure of all lines, of which a reader chooses a network's. pages: of nights."""
     nights = [night.night for night in series.nights]
     told: dict[int, list[str]] = {at: [*marks] for at, marks in series.found.marks.items()}

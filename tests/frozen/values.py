@@ -12,10 +12,11 @@ import csv
 import io
 import json
 import lzma
+import math
 import re
 import sys
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -37,7 +38,7 @@ HERE = Path(__file__).parent
 FROZEN = HERE / "frozen.json.xz"
 SCRIPTS = HERE / "scripts.tar.xz"
 _OPTION = re.compile(r"^\| `(--[a-z][\w-]*)", re.MULTILINE)
-_CHANGED = re.compile(r"throughput\[(\S+)\] ([-+][\d.]+) % since ([\d-]+)")
+GATE = "speed against the reference stack"
 
 
 def sessions() -> dict[str, Any]:
@@ -104,13 +105,28 @@ def simulated_years() -> dict[str, Any]:
         _hvdperf("nightly", "watch", f"--results={scratch}", "--overdue=1e6", f"--json={out}")
         watched = json.loads(out.read_text())
     for series in watched:
-        del series["again"], series["changed"]
-        lines = "\n".join(series.pop("lines"))
-        series["change points"] = [list(found) for found in _CHANGED.findall(lines)]
+        del series["lines"]
+        findings = series.pop("findings")
+        amounts = [(each["kind"], amount) for each in findings for amount in each["amounts"]]
+        series["fell"] = [
+            amount for kind, amount in amounts if kind == "fall" and amount["unit"] != GATE
+        ]
+        series["change points"] = [*_largest(a for kind, a in amounts if kind == "change point")]
         series["gate"] = [
-            {name: each[name] for name in ("name", "figure", "is_alarm")} for each in series["gate"]
+            {"name": each["name"], "figure": each["change"], "is_alarm": kind == "fall"}
+            for kind, each in amounts
+            if each["unit"] == GATE
         ]
     return {series["series"]: series for series in watched}
+
+
+def _largest(changes: Iterable[dict[str, Any]]) -> Iterator[list[str]]:
+    """Yield those of throughputs among the five largest."""
+    by_size = sorted(changes, key=lambda change: -abs(math.log(change["change"])))
+    for each in by_size[:5]:
+        what, _, line = each["name"].partition("[")
+        if what == "throughput":
+            yield [line.removesuffix("]"), f"{100 * (each['change'] - 1):+.1f}", each["since"]]
 
 
 def scripts() -> dict[str, Any]:

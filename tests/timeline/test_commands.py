@@ -85,10 +85,12 @@ def test_what_is_accepted_fails_no_more(tmp_path: Path) -> None:
     assert f"  since the night of {made[20].night}: -" in before.stdout
     (told,) = json.loads(hvdperf(*watch, "--json=-").stdout)
     assert (told["series"], told["verdict"]) == ("a100", "FAIL")
-    (fell,) = told["fell"]
-    assert (fell["name"], fell["since"]) == ("all", f"{made[20].night}")
+    (finding,) = told["findings"]
+    assert (finding["kind"], finding["since"]) == ("fall", f"{made[20].night}")
+    (fell,) = finding["amounts"]
+    assert (fell["name"], fell["unit"]) == ("all", "samples/s")
     assert fell["lower"] < fell["change"] < fell["upper"] < 0.9
-    assert told["again"] == made[-1].command
+    assert finding["commands"]["reproduce"] == made[-1].command
     accept = ("nightly", "accept", "--series=a100", f"--results={tmp_path}")
     assert hvdperf(*accept, "--why= ").returncode == 2
     done = hvdperf(*accept, "--why=a new driver")

@@ -59,8 +59,8 @@ class BadNode:
 
 
 @dataclass(frozen=True)
-class Findings:
-    """What is known of a series. lines: of its own sessions. marks: what changed from one measured
+class ByLine:
+    """The lines of a series. lines: of its own sessions. marks: what changed from one measured
     night to the next, by the index of the later night. changes: lasting ones, by night, without the
     nights on bad nodes."""
 
@@ -70,8 +70,9 @@ class Findings:
     nodes: Sequence[BadNode]
 
 
-def findings(nights: Sequence[Night]) -> Findings:
-    """Return what is known of a series. nights: in the order of dates."""
+def by_line(nights: Sequence[Night], accepted: date = date.min) -> ByLine:
+    """Return what the lines of a series show. nights: in the order of dates. accepted: up to which
+    night changes for the worse are."""
     found, marked = lines(nights), marks(nights)
     nodes = bad_nodes(nights, found)
     bad = {
@@ -79,8 +80,10 @@ def findings(nights: Sequence[Night]) -> Findings:
         for index, night in enumerate(nights)
         if any(set(node.hosts) <= set(night.hosts) for node in nodes)
     }
-    told = [change for line in found for change in _changes(without(line, bad), nights, marked)]
-    return Findings(found, marked, sorted(told, key=lambda each: each.since), nodes)
+    changes = [change for line in found for change in _changes(without(line, bad), nights, marked)]
+    changes.sort(key=lambda each: each.since)
+    judged = [replace(each, standing=standing_of(each, changes, accepted)) for each in changes]
+    return ByLine(found, marked, judged, nodes)
 
 
 def lines(nights: Sequence[Night], gates: bool = False) -> list[Line]:

@@ -24,7 +24,7 @@ from hvdperf.timeline.lines import LEAST_CHANGE, percent
 from hvdperf.timeline.nights import gate
 from hvdperf.timeline.nights.changes import marks
 from hvdperf.timeline.nights.gate import Gated
-from hvdperf.timeline.nights.night import SCRIPT, Accepted, Night, machine_of
+from hvdperf.timeline.nights.night import SCRIPT, Accepted, Night, accepted_until, machine_of
 from hvdperf.timeline.nights.speed import ALL, GAP, Key, Measured, Scope, Speed, UsualSpeeds
 from hvdperf.timeline.store import named
 
@@ -104,12 +104,6 @@ class Fall:
         model = f" --models {key.name}" if key.scope in (Scope.NETWORK, Scope.THROUGHPUT) else ""
         sizes = f" --world-sizes {key.world_size}" if key.scope is Scope.THROUGHPUT else ""
         return f"{self.night.command}{model}{sizes}"
-
-    def lines(self) -> Iterator[str]:
-        """Yield what fell, by how much and since when, and the commands that look closer."""
-        yield f"since the night of {self.since.night}: {self.told}"
-        yield from self.notes()
-        yield from (f"{purpose}: {command}" for purpose, command in self.commands())
 
     def notes(self) -> Iterator[str]:
         """Yield what else is known of the fall."""
@@ -508,7 +502,9 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
             found[index] = fall
         of_gate, ratios = machine.known[Gate.SPEED], changes.get(Gate.SPEED, {})
         fell = [key for key, speed in ratios.items() if speed.fell and not of_gate.excuse]
-        night, suspects = gate.over_nights(night, rows, fell, of_gate.speeds.usual_ratio)
+        is_accepted = index == len(nights) - 1 and night.night <= accepted_until(accepted)
+        usual_ratio = of_gate.speeds.usual_ratio
+        night, suspects = gate.over_nights(night, rows, fell, usual_ratio, is_accepted)
         judged.append(night)
         if suspects:
             gated[index] = suspects

@@ -40,11 +40,6 @@ class Gated(NamedTuple):
     def is_alarm(self) -> bool:
         return self.row.verdict is Verdict.FAIL
 
-    @property
-    def told(self) -> str:
-        """Return what was found, in words."""
-        return f"{key_of(self.part, self.row).name}: {self.row.reason}"
-
 
 def key_of(part: Summary, row: Row) -> Key:
     """Return the key of a case of a gate, which each node has of its own."""
@@ -76,12 +71,17 @@ def disturbed(night: Night) -> str:
 
 
 def over_nights(
-    night: Night, rows: Mapping[Key, Row], fell: Collection[Key], usual: Callable[[Key], float]
+    night: Night,
+    rows: Mapping[Key, Row],
+    fell: Collection[Key],
+    usual: Callable[[Key], float],
+    is_accepted: bool,
 ) -> tuple[Night, list[Gated]]:
     """Return a night with the verdicts of its gate over nights, and its suspects and alarms. A
     second session has no cases of its own. A FAIL that no figure decides, such as that of a rank
     that died, and any that is not by two stacks' speed stays as it is. rows: as `measured` returns
-    them. fell: what fell, by the nights before. usual: returns what was accepted, or 1."""
+    them. fell: what fell, by the nights before. usual: returns what was accepted, or 1.
+    is_accepted: whether what fell on this night is accepted, and PASSes."""
     parts, found = [], []
     for part in night.parts:
         if part.kind is Kind.GATE:
@@ -91,6 +91,9 @@ def over_nights(
                 if key in rows:
                     has_fallen = key in fell or ALL in fell
                     row, is_found = _judged(rows[key], has_fallen, usual(key))
+                    if is_accepted and row.verdict is Verdict.FAIL:
+                        reason = f"accepted; {row.reason}"
+                        row, is_found = replace(row, verdict=Verdict.PASS, reason=reason), False
                     found += [Gated(part, row)] * is_found
                 judged.append(row)
             part = replace(part, cases=tuple(judged))
@@ -98,18 +101,6 @@ def over_nights(
             part = replace(part, cases=())
         parts.append(part)
     return replace(night, parts=tuple(parts)), found
-
-
-def without_alarms(night: Night, found: Collection[Gated]) -> Night:
-    """Return a night whose alarms were accepted: they PASS. found: of that night."""
-    alarms = [each.row for each in found if each.is_alarm]
-
-    def accepted(row: Row) -> Row:
-        reason = "; ".join(filter(None, ("accepted", row.reason)))
-        return replace(row, verdict=Verdict.PASS, reason=reason) if row in alarms else row
-
-    parts = (replace(part, cases=tuple(map(accepted, part.cases))) for part in night.parts)
-    return replace(night, parts=tuple(parts)) if alarms else night
 
 
 def _judged(row: Row, has_fallen: bool, usual: float) -> tuple[Row, bool]:

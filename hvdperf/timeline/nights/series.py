@@ -1,30 +1,103 @@
-"""A series of nights: lines of a figure of a case or of a throughput, by date, with their lasting
-changes, and what makes the series slower than it was.
+"""A series of nights, and its findings: what makes it slower than it was.
 
 A night FAILs at once if its throughputs fall below those of the nights before it
 (hvdperf.timeline.nights.speed). A change for the worse that lasts makes the series FAIL until it is
 repaired or accepted. Ratios alone show neither: what slows every replica alike leaves them as they
-are. Falls and lasting changes that began at about the same time are one event.
+are. Falls and lasting changes that began at about the same time are one finding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date
+from enum import Enum
 from functools import cached_property
 from itertools import pairwise
 from math import log
+from typing import NamedTuple
 
 from hvdperf.records.documents import Kind
 from hvdperf.timeline.lines import Change, Standing, percent
-from hvdperf.timeline.nights.changes import UNCERTAIN, Findings, findings, repeat, standing_of
-from hvdperf.timeline.nights.falls import Command, Fall, JudgedSpeeds, details, judge_speeds
-from hvdperf.timeline.nights.gate import Gated, without_alarms
+from hvdperf.timeline.nights.changes import UNCERTAIN, ByLine, by_line, repeat
+from hvdperf.timeline.nights.falls import (
+    Command,
+    Fall,
+    Gate,
+    JudgedSpeeds,
+    details,
+    judge_speeds,
+    turned,
+)
+from hvdperf.timeline.nights.gate import Gated, key_of
 from hvdperf.timeline.nights.night import Accepted, Night, accepted_until
 from hvdperf.timeline.nights.speed import FEWEST
-from hvdperf.timeline.store import named, shortened
+from hvdperf.timeline.store import named
 from hvdperf.verdict import Verdict, worst
+
+# So many findings are told whole.
+MOST_TOLD = 5
+
+
+class FindingKind(Enum):
+    """How a finding was made."""
+
+    FALL = "fall"
+    CHANGE = "change point"
+    SUSPECT = "suspect"
+    MISSING = "missing"
+
+
+class Amount(NamedTuple):
+    """By how much something changed.
+
+    name: "all", or that of a network, a throughput such as vgg_16-np8, a node, a line or a case.
+    unit: of what changed; "" of a ratio. since: the first night. change: the ratio to what was
+    usual, with lower and upper bound (95 %); None of what is no longer measured.
+    """
+
+    name: str
+    unit: str
+    since: str
+    change: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A fall, a lasting change, several that began at about the same time, a suspect of the last
+    night's gate, or what is no longer measured.
+
+    at: index of its first night; since: the date of that. standing: that of what matters most.
+    amounts: what changed, the largest first. told: the same in words. notes: what else is known.
+    commands: what for, and the command. changes: the lasting ones, the largest first.
+    """
+
+    kind: FindingKind
+    at: int
+    since: str
+    standing: Standing
+    amounts: Sequence[Amount]
+    told: str
+    notes: list[str] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
+    changes: Sequence[Change] = ()
+
+    @property
+    def size(self) -> float:
+        """Return the size of the largest change, in ln, 0 or more."""
+        return max((abs(log(each.change)) for each in self.amounts if each.change), default=0.0)
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether it makes its series FAIL."""
+        return self.standing is Standing.OPEN
+
+    def lines(self) -> Iterator[str]:
+        yield f"since the night of {self.since}: {self.told}"
+        yield from self.notes
+        yield from (f"{purpose}: {command}" for purpose, command in self.commands)
 
 
 @dataclass(frozen=True)
@@ -48,28 +121,12 @@ class Series:
 
     @property
     def last(self) -> Night | None:
-        """Return the last night, in which what was accepted FAILs no more; None without one."""
-        if not self.nights:
-            return None
-        night = self.nights[-1]
-        return without_alarms(night, self._gated) if night.night <= self.until else night
+        return self.nights[-1] if self.nights else None
 
     @property
-    def _gated(self) -> Sequence[Gated]:
+    def gated(self) -> Sequence[Gated]:
+        """Return the suspects and alarms of the last night's gate."""
         return self.speeds.gated.get(len(self.nights) - 1, ())
-
-    @property
-    def gated(self) -> list[Gated]:
-        """Return the suspects of the last night's gate, and the alarms that were not accepted, the
-        slowest first."""
-        is_accepted = bool(self.nights) and self.nights[-1].night <= self.until
-        found = (each for each in self._gated if not (is_accepted and each.is_alarm))
-        return sorted(found, key=lambda each: each.row.figure or 1)
-
-    @property
-    def suspects(self) -> list[Gated]:
-        """Return what the last night's gate suspects on this night alone."""
-        return [each for each in self.gated if not each.is_alarm]
 
     @property
     def until(self) -> date:
@@ -81,14 +138,13 @@ class Series:
         return next((each.why for each in self.accepted if f"{each.night}" >= since), "")
 
     @cached_property
-    def found(self) -> Findings:
-        return findings(self.nights)
+    def found(self) -> ByLine:
+        return by_line(self.nights, self.until)
 
-    @cached_property
-    def changes(self) -> list[Change]:
-        """Return the lasting changes, by night, each with whether it makes the series FAIL."""
-        found = self.found.changes
-        return [replace(each, standing=standing_of(each, found, self.until)) for each in found]
+    @property
+    def changes(self) -> Sequence[Change]:
+        """Return the lasting changes, by night."""
+        return self.found.changes
 
     @property
     def falls(self) -> Mapping[int, Fall]:
@@ -127,6 +183,23 @@ class Series:
                 found[name] = first
         return {name: at for name, at in found.items() if name.rpartition("-np")[0] not in found}
 
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """Return everything that was found: what makes the series FAIL first, then the newest."""
+        return sorted(_findings(self), key=lambda each: (not each.is_open, -each.at, -each.size))
+
+    @property
+    def current(self) -> list[Finding]:
+        """Return the findings that need somebody, or may: those that make the series FAIL or NOT
+        RUN, and those of its last night alone."""
+        wanted = (Standing.OPEN, Standing.MISSING, Standing.SUSPECT)
+        return [each for each in self.findings if each.standing in wanted]
+
+    @property
+    def suspects(self) -> list[Finding]:
+        """Return the suspects of the last night's gate."""
+        return [each for each in self.findings if each.kind is FindingKind.SUSPECT]
+
     @property
     def open(self) -> list[Change]:
         """Return the lasting changes that make the series FAIL, by night."""
@@ -134,8 +207,7 @@ class Series:
 
     @property
     def is_red(self) -> bool:
-        fell = self.fall is not None and not self.fall.excuse
-        return bool(self.open) or fell
+        return any(each.is_open for each in self.findings)
 
     @property
     def verdict(self) -> Verdict:
@@ -145,29 +217,13 @@ class Series:
         return worst(own + [Verdict.FAIL] * self.is_red + [Verdict.NOT_RUN] * bool(self.missing))
 
     def slower(self) -> Iterator[str]:
-        """Yield what has become slower, by how much and since when, and what to do next."""
-        fall, more = self.fall, self.open
-        if fall is not None:
-            yield from fall.lines()
-            if fall.night is not self.measured[-1]:
-                yield (
-                    f"last seen on the night of {fall.night.night}; open until two of three nights "
-                    "are back to normal"
-                )
-            # What fell that night and stays is one event.
-            began = self.measured.index(fall.since)
-            more = [each for each in more if abs(each.at - began) > UNCERTAIN]
-        if more:
-            told = [
-                f"{each.line.name} {percent(each.step.change)} since {each.since}"
-                for each in sorted(more, key=lambda each: -abs(log(each.step.change)))
-            ]
-            yield f"{len(told)} change points for the worse: {named(told)}"
-            since = more[0].since
-            yield f"details: hvdperf regressions --series {self.name} --since {since}"
-        yield from shortened([each.told for each in self.suspects], "suspects of the gate")
-        if self.is_red or self.missing:
-            yield (f"to accept it: hvdperf nightly accept --series {self.name} --why REASON")
+        """Yield what people read of the series: its current findings, each with what to do next,
+        what was accepted, and what is not judged."""
+        current = self.current
+        for each in current[:MOST_TOLD]:
+            yield from each.lines()
+        if (more := len(current) - MOST_TOLD) > 0:
+            yield f"and {more} more findings, which are on the page of the series"
         if self.accepted:
             newest = self.accepted[-1]
             why = f": {newest.why}" if newest.why else ""
@@ -182,43 +238,13 @@ class Series:
         for part in self.last.parts if self.last else ():
             if part.node and part.disturbed and part.kind is Kind.OWN:
                 yield f"{part.node} is not judged, because it was disturbed: {part.disturbed}"
-        for night in sorted({*self.missing.values()}):
-            gone = sorted(name for name, first in self.missing.items() if first == night)
-            yield f"no longer measured since the night of {night}: {named(gone)}"
         if self.speeds.waits:
             yield self.speeds.waits
 
 
-# What happened -----------------------------------------------------------------------------------
-
-
-@dataclass
-class Event:
-    """A fall, a lasting change, or several that began at about the same time.
-
-    at: index of its first night; since: the date of that. standing: that of what matters most.
-    told: what changed, and by how much. size: of the largest, in ln, 0 or more. notes: what else is
-    known of it. commands: what for, and the command. changes: the lasting ones, the largest first.
-    """
-
-    at: int
-    since: str
-    standing: Standing
-    told: str
-    size: float
-    notes: list[str] = field(default_factory=list)
-    commands: list[Command] = field(default_factory=list)
-    changes: Sequence[Change] = ()
-
-    @property
-    def is_open(self) -> bool:
-        """Return whether it makes its series FAIL."""
-        return self.standing is Standing.OPEN
-
-
-def events(series: Series) -> list[Event]:
-    """Return the events of a series: those that make it FAIL first, then the newest."""
-    left = list(series.changes)
+def _findings(series: Series) -> Iterator[Finding]:
+    """Yield the findings of a series, in no particular order."""
+    left = [*series.changes]
     began: dict[int, list[Fall]] = {}
     for fall in series.falls.values():
         began.setdefault(series.measured.index(fall.since), []).append(fall)
@@ -230,13 +256,15 @@ def events(series: Series) -> list[Event]:
     for is_worse in (True, False):
         alike = [each for each in left if each.is_worse is is_worse]
         found += [_of_changes(series, own) for own in _together(alike)]
-    for event in found:
-        if event.is_open:
+    found += [_of_gate(series, each) for each in series.gated if not each.is_alarm]
+    found += [_of_missing(series, first) for first in {*series.missing.values()}]
+    for each in found:
+        if each.standing in (Standing.OPEN, Standing.MISSING):
             accept = f"hvdperf nightly accept --series {series.name} --why REASON"
-            event.commands.append(("to accept the series", accept))
-        if event.standing is Standing.ACCEPTED:
-            event.notes.append(f"accepted: {series.why(event.since) or 'nobody said why'}")
-    return sorted(found, key=lambda each: (not each.is_open, -each.at, -each.size))
+            each.commands.append(("to accept it", accept))
+        if each.standing is Standing.ACCEPTED:
+            each.notes.append(f"accepted: {series.why(each.since) or 'nobody said why'}")
+        yield each
 
 
 def _together(found: Iterable[Change]) -> Iterator[list[Change]]:
@@ -248,30 +276,41 @@ def _together(found: Iterable[Change]) -> Iterator[list[Change]]:
         yield own
 
 
-def _of_falls(series: Series, at: int, falls: Sequence[Fall], changes: list[Change]) -> Event:
-    last = falls[-1]
-    changes.sort(key=_size, reverse=True)
-    notes = [*last.notes()]
-    if series.fall is not None and series.fall.since is last.since:
-        standing = Standing.UNCONFIRMED if last.excuse else Standing.OPEN
+def _of_falls(series: Series, at: int, falls: Sequence[Fall], changes: Sequence[Change]) -> Finding:
+    on = series.fall
+    last = on if on is not None and on.since is falls[-1].since else falls[-1]
+    notes, since = [*last.notes()], f"{last.since.night}"
+    if last is on:
+        standing = Standing.SUSPECT if last.excuse else Standing.OPEN
+        if last.night is not series.measured[-1]:
+            notes.append(
+                f"last seen on the night of {last.night.night}; open until two of three nights are "
+                "back to normal"
+            )
     else:
         is_accepted = last.night.night <= series.until
         over = Standing.ACCEPTED if is_accepted else Standing.REPAIRED
         standing = _most_urgent([change.standing for change in changes] or [over])
         count, until = len(falls), last.night.night
         notes.insert(0, f"seen at once on {count} night{'s' * (count > 1)}, the last on {until}")
-    size = max(abs(log(last.changes[measure][key].change)) for measure, key in last.what)
-    since, commands = f"{last.since.night}", [*last.commands()]
-    return Event(at, since, standing, last.told, size, notes, commands, changes)
+    amounts = []
+    for what in last.what:
+        unit, key = what
+        speed = last.changes[unit][key]
+        change, *ends = (turned(unit, each) for each in (speed.change, speed.lower, speed.upper))
+        first = last.fell.get(what, last.since).night
+        amounts.append(Amount(f"{key}", unit.value, f"{first}", change, min(ends), max(ends)))
+    kind, commands = FindingKind.FALL, [*last.commands()]
+    changes = _by_size(changes)
+    return Finding(kind, at, since, standing, amounts, last.told, notes, commands, changes)
 
 
-def _of_changes(series: Series, changes: list[Change]) -> Event:
-    changes.sort(key=_size, reverse=True)
-    largest, others = changes[0], len(changes) - 1
+def _of_changes(series: Series, changes: Sequence[Change]) -> Finding:
+    largest, *others = changes = _by_size(changes)
     told = f"{largest.size} {largest.line.name}"
     if others:
         models = named(sorted({change.line.model for change in changes}))
-        told += f", and {others} more line{'s' * (others > 1)} of {models}"
+        told += f", and {len(others)} more line{'s' * (len(others) > 1)} of {models}"
     first = min(changes, key=lambda change: change.at)
     marks = list(dict.fromkeys(mark for change in changes for mark in change.marks))
     notes = [f"changed since {first.before}: {'; '.join(marks) or 'nothing that is recorded'}"]
@@ -280,8 +319,33 @@ def _of_changes(series: Series, changes: list[Change]) -> Event:
     commands = [*details(usual, own)]
     if again := repeat(nights[largest.at], largest.line):
         commands.append(("measure the largest again", again))
+    amounts = []
+    for each in changes:
+        unit = each.line.measure.value if each.line.measure else ""
+        sizes = each.step.change, each.step.lower, each.step.upper
+        amounts.append(Amount(each.line.name, unit, each.since, *sizes))
     standing = _most_urgent(change.standing for change in changes)
-    return Event(first.at, first.since, standing, told, _size(largest), notes, commands, changes)
+    kind, since = FindingKind.CHANGE, first.since
+    return Finding(kind, first.at, since, standing, amounts, told, notes, commands, changes)
+
+
+def _of_gate(series: Series, suspect: Gated) -> Finding:
+    at, row = len(series.nights) - 1, suspect.row
+    night, name = series.nights[at], key_of(suspect.part, row).name
+    since = f"{night.night}"
+    amount = Amount(name, Gate.SPEED.value, since, row.figure, row.lower, row.upper)
+    again = [("reproduce", night.repeat(suspect.part, row))]
+    told = f"{name}: {row.reason}"
+    kind, standing = FindingKind.SUSPECT, Standing.SUSPECT
+    return Finding(kind, at, since, standing, [amount], told, commands=again)
+
+
+def _of_missing(series: Series, first: date) -> Finding:
+    names = sorted(name for name, night in series.missing.items() if night == first)
+    at = next(at for at, night in enumerate(series.measured) if night.night == first)
+    amounts = [Amount(name, "", f"{first}") for name in names]
+    told = f"no longer measured: {named(names)}"
+    return Finding(FindingKind.MISSING, at, f"{first}", Standing.MISSING, amounts, told)
 
 
 def _most_urgent(standings: Iterable[Standing]) -> Standing:
@@ -289,5 +353,5 @@ def _most_urgent(standings: Iterable[Standing]) -> Standing:
     return min(standings, key=list(Standing).index)
 
 
-def _size(change: Change) -> float:
-    return abs(log(change.step.change))
+def _by_size(changes: Iterable[Change]) -> list[Change]:
+    return sorted(changes, key=lambda change: -abs(log(change.step.change)))

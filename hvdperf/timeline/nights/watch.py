@@ -11,7 +11,6 @@ from typing import Any
 from hvdperf.files import write_whole
 from hvdperf.records.documents import Row, Summary
 from hvdperf.session.ending import EXIT_STATUS, NOTHING_MEASURED
-from hvdperf.timeline.nights.falls import Fall, Gate, turned
 from hvdperf.timeline.nights.night import OVERDUE_H, Night
 from hvdperf.timeline.nights.series import Series
 from hvdperf.verdict import Verdict
@@ -84,54 +83,28 @@ def state_of(found: Watched) -> dict[str, Any]:
     verdict: or MISSING.
     night: the last one.
     lines: what people read of it.
-    fell: what fell, the largest first: a network, a throughput such as vgg_16-np8, a node, or
-    "all", with the unit of the figure that changed, such as samples/s, its ratio to what was usual
-    with its 95 % interval, and the first night.
-    changed: what else changed from the last usual night to the first that fell.
-    again: the command that measures what fell again.
-    gate: suspects of the last night, and alarms that were not accepted, with figures of that night,
-    what more is known, and the command that measures each again.
+    findings: what makes it FAIL or NOT RUN, and what was found on its last night alone: kind,
+    standing, first night (since), amounts, notes and commands, as Finding has them.
     """
-    series, fall = found.series, found.series.fall
+    series = found.series
     return {
         "series": series.name,
         "verdict": MISSING if found.is_missing else series.verdict.value,
         "night": series.last.night if series.last else None,
         "lines": [found.line(), *series.slower()],
-        "fell": list(_fell(fall)) if fall else [],
-        "changed": fall.changed if fall else (),
-        "again": fall.again if fall else "",
-        "gate": [
+        "findings": [
             {
-                "name": each.row.name,
-                "node": each.part.node,
-                "figure": each.row.figure,
-                "lower": each.row.lower,
-                "upper": each.row.upper,
-                "is_alarm": each.is_alarm,
-                "reason": each.row.reason,
-                "again": series.nights[-1].repeat(each.part, each.row),
+                "kind": each.kind.value,
+                "standing": each.standing.value,
+                "since": each.since,
+                "told": each.told,
+                "amounts": [amount._asdict() for amount in each.amounts],
+                "notes": each.notes,
+                "commands": dict(each.commands),
             }
-            for each in series.gated
+            for each in series.current
         ],
     }
-
-
-def _fell(fall: Fall) -> Iterator[dict[str, object]]:
-    for what in fall.what:
-        measure, key = what
-        if measure is Gate.SPEED:
-            continue
-        speed = fall.changes[measure][key]
-        change, *ends = (turned(measure, each) for each in (speed.change, speed.lower, speed.upper))
-        yield {
-            "name": f"{key}",
-            "unit": measure.value,
-            "change": change,
-            "lower": min(ends),
-            "upper": max(ends),
-            "since": fall.fell.get(what, fall.since).night,
-        }
 
 
 def write_issues(found: Sequence[Watched], directory: Path) -> None:

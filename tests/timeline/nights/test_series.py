@@ -17,17 +17,17 @@ import pytest
 from hvdperf.records.documents import Result
 from hvdperf.records.outcome import Measure
 from hvdperf.timeline.lines import Standing
-from hvdperf.timeline.nights.changes import bad_nodes, findings, lines, marks, standing_of
+from hvdperf.timeline.nights.changes import bad_nodes, by_line, lines, marks
 from hvdperf.timeline.nights.falls import judge_speeds
 from hvdperf.timeline.nights.night import Accepted, Night, of_all_nodes, read_nights
-from hvdperf.timeline.nights.series import Event, Series, events
+from hvdperf.timeline.nights.series import Finding, FindingKind, Series
 from hvdperf.timeline.nights.speed import ALL, FEWEST, Key, Scope, UsualSpeeds
 from hvdperf.verdict import Verdict
 from tests.support.nights import Year, nights, slowed, with_part
 
 
 def test_planted_steps_are_found_and_nothing_else() -> None:
-    found = findings(nights(Year(0.01, networks=3, world_sizes=(1, 8)), 1)).changes
+    found = by_line(nights(Year(0.01, networks=3, world_sizes=(1, 8)), 1)).changes
     for size in (1, 8):
         own = [each for each in found if each.line.name == f"throughput[network_0-np{size}]"]
         assert [each.step.change for each in own] == pytest.approx([0.97, 0.95, 0.9], abs=0.01)
@@ -43,7 +43,7 @@ def test_a_host_that_took_over_is_no_bad_node_but_a_marked_change() -> None:
         with_part(slowed(night, 0.9), hosts=("gpu-03",)) if index >= 200 else night
         for index, night in enumerate(made)
     ]
-    found = findings(moved)
+    found = by_line(moved)
     assert found.nodes == []
     (change,) = found.changes
     assert change.since == f"{moved[200].night}"
@@ -189,8 +189,8 @@ def test_what_launches_took_is_judged_once_enough_nights_have_it() -> None:
 def test_a_repair_ends_both() -> None:
     for made in (since(10, 0.85, until=24), since(26, 0.5, until=36), since(20, 0.85, until=36)):
         assert not state(made).is_red
-        known = findings(made).changes
-        assert {standing_of(each, known) for each in known} <= {Standing.REPAIRED, Standing.BETTER}
+        standings = {each.standing for each in by_line(made).changes}
+        assert standings <= {Standing.REPAIRED, Standing.BETTER}
     assert state(since(26, 0.5, until=38)).is_red, "two nights may be better by chance"
     for made in (since(20, 1.2), since(39, 2.0)):
         assert not state(made).is_red, "an improvement"
@@ -216,8 +216,7 @@ def test_an_efficiency_that_falls_because_one_replica_became_faster_is_not_red()
             for row in part.cases
         )
         made.append(with_part(night, cases=rows) if index >= 20 else night)
-    known = findings(made).changes
-    assert Standing.FASTER in {standing_of(each, known) for each in known}
+    assert Standing.FASTER in {each.standing for each in by_line(made).changes}
     assert not state(made).is_red
 
 
@@ -254,7 +253,7 @@ def test_a_recorded_night_is_read_whole():
     assert found.left_out == ()
     (night,) = found.of["two-cores"]
     assert (night.verdict, night.is_whole) == (Verdict.FAIL, True)
-    lines = {line.name for line in findings([night]).lines}
+    lines = {line.name for line in by_line([night]).lines}
     assert "weak_scaling[vgg_16_s-np2]" in lines
     assert "throughput[vgg_16_s-np2]" in lines
 
@@ -350,7 +349,7 @@ def test_a_fall_is_found_at_once_and_told_of_what_fell(
     assert judge_speeds(made).suspects == fall.what
     of_network = " --models network_1" * (what == [NETWORK])
     assert fall.again == f"{made[-1].command}{of_network}"
-    on_a_node = f"reproduce, on gpu05: {fall.again}" in fall.lines()
+    on_a_node = ("reproduce, on gpu05", fall.again) in fall.commands()
     assert on_a_node is (what == [NODE])
 
 
@@ -534,7 +533,9 @@ def test_what_is_no_longer_measured_is_missing_until_it_is_or_is_accepted(
         found = state(made[:seen])
         assert found.missing == {gone: made[30].night}
         assert found.verdict is Verdict.NOT_RUN
-    assert f"no longer measured since the night of {made[30].night}: {gone}" in found.slower()
+    (finding,) = found.findings
+    assert (finding.kind, finding.since) == (FindingKind.MISSING, f"{made[30].night}")
+    assert [each.name for each in finding.amounts] == [gone]
     assert state(made, accepted=made[30].night).verdict is Verdict.PASS
     assert state([*made[:39], MADE[39]]).verdict is Verdict.PASS
 
@@ -555,8 +556,8 @@ FEW = Year(0.01, steps={}, drift=1.0, bad=((), ()), networks=2, world_sizes=(1, 
 STEP = replace(FEW, steps={80: 0.85})
 
 
-def happened(made: list[Night], *accepted: Accepted) -> list[Event]:
-    return events(Series("a100", made, accepted))
+def happened(made: list[Night], *accepted: Accepted) -> list[Finding]:
+    return Series("a100", made, accepted).findings
 
 
 def test_a_fall_that_lasts_and_its_lines_are_one_event_that_asks_nothing_once_accepted() -> None:
