@@ -3,10 +3,8 @@ terminal."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from math import exp
 from statistics import fmean
 
 from hvdperf.report import plots
@@ -17,14 +15,12 @@ from hvdperf.script.recorded import Rank, Row, Steps
 from hvdperf.script.terms import SLOW, OfRank, SlowStep
 from hvdperf.script.training import Training
 from hvdperf.verdict import Verdict
-from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST
+from hvdperf.worker.script.tap._hvdperf_recorder import FIRST
 
 # Ranks that are drawn; of more, the fastest and the slowest ones.
 MOST_RANKS = 16
 # Slices of the run in the strip.
 SLICES = 120
-# Bins of the recorder that are a bar together: each some 10 % longer than the one before it.
-_BAR = 10
 _MS = 1000.0
 _NOTHING = "Nothing was recorded."
 
@@ -33,6 +29,7 @@ def report_of(training: Training, name: str) -> Report:
     """Return the report of a run. name: of the run."""
     wrong, limit = training.wrong, training.limit
     steps, samples = training.longest.steps, training.samples_per_second
+    exchanged = _said(*told.exchanged(training))
     lead = [f"{_said(each.what)} Try first: {each.mend}." for each in wrong]
     # A check that fails is what limits, too.
     if limit.told not in {each.what for each in wrong}:
@@ -46,8 +43,10 @@ def report_of(training: Training, name: str) -> Report:
             **told.facts(training),
             **({"steps": f"{steps.count} of {steps.name}"} if steps is not None else {}),
             **({"speed": f"{samples:.1f} samples/s of all ranks"} if samples else {}),
+            **({"allreduce": exchanged} if exchanged else {}),
             "command": training.command,
         },
+        warnings=tuple(map(_said, told.unseen(training))),
         sections=sections(training),
         headline=f"{plural(len(wrong), 'check')} failed" if wrong else told.LIMITS,
         lead=tuple(lead),
@@ -56,11 +55,11 @@ def report_of(training: Training, name: str) -> Report:
 
 def sections(training: Training) -> tuple[Section, ...]:
     """Return the sections of a training, what matters most first."""
-    missing = {"unseen": ""}
+    missing = {}
     if any(rank.steps is not None and not rank.steps.are_told_apart for rank in training.ranks):
         gpu = "The GPU runs asynchronously, so single steps cannot be separated."
-        missing |= {"steps": gpu, "run": gpu}
-    of_steps = (*_distribution(training), *_by_rank(training), *_slow(training))
+        missing = {"steps": gpu, "run": gpu}
+    of_steps = (*_by_rank(training), *_slow(training))
     rows: tuple[tuple[str, str, str, Iterable[Figure]], ...] = (
         (
             "terms",
@@ -83,9 +82,7 @@ def sections(training: Training) -> tuple[Section, ...]:
             "The rank that was the last to start its second step, from the start of its process.",
             _start(training),
         ),
-        ("exchange", "Allreduce", "Tensors that are allreduced per step.", _exchanged(training)),
         ("ranks", "Ranks", "After the warm-up.", [_ranks(training)]),
-        ("unseen", "Not seen", "What the recorder looked for and missed.", _unseen(training)),
     )
     return tuple(
         Section(name, title, intro, tuple(figures), missing.get(name, _NOTHING))
@@ -119,12 +116,6 @@ def _start(training: Training) -> Iterator[Figure]:
 
 # Steps -----------------------------------------------------------------------------------------
 
-_OF_A_BAR = (
-    Column("from_ms", "from", "ms", 2),
-    Column("to_ms", "to", "ms", 2),
-    Column("steps", "steps"),
-)
-
 
 def _known(ranks: Iterable[Rank]) -> list[tuple[Rank, Steps]]:
     """Return the ranks with steps after the warm-up whose times mean something, one by one."""
@@ -133,32 +124,6 @@ def _known(ranks: Iterable[Rank]) -> list[tuple[Rank, Steps]]:
         for rank in ranks
         if rank.steps is not None and rank.steps.summed and rank.steps.are_told_apart
     ]
-
-
-def _distribution(training: Training) -> Iterator[Figure]:
-    counts = Counter[int]()
-    for _, steps in _known(training.ranks):
-        for place, count in steps.bins:
-            counts[place // _BAR] += count
-    if not counts:
-        return
-
-    def edge(bar: int) -> float:
-        # A bin of the recorder lies half on either side of its number.
-        return _MS * exp((bar * _BAR - 0.5) * BIN)
-
-    bars = ((edge(bar), edge(bar + 1), count) for bar, count in sorted(counts.items()))
-    x = plots.field("from_ms", "quantitative", "ms", scale={"type": "log", "nice": False})
-    # A single slow step is seen beside thousands of others.
-    y = plots.field("steps", "quantitative", "steps of all ranks", scale={"type": "symlog"})
-    ends = {"x2": {"field": "to_ms"}, "y2": {"datum": 0}}
-    yield Figure(
-        "step-times",
-        "Step times of all ranks",
-        f"{_said(*told.steps(training))} Both axes are logarithmic.",
-        Table.filled(_OF_A_BAR, bars),
-        plots.layered(plots.layer("bar", x=x, y=y, **ends, tooltip=plots.tooltip(_OF_A_BAR))),
-    )
 
 
 _SHARES = (0.01, 0.25, 0.5, 0.75, 0.9, 0.99)
@@ -182,8 +147,8 @@ def _by_rank(training: Training) -> Iterator[Figure]:
     yield Figure(
         "steps-by-rank",
         "Step times by rank",
-        "A line spans the 1st to the 99th percentile, its bar the 25th to the 75th, and its tick "
-        f"is the median.{_note(training)}",
+        f"{_said(*told.steps(training))} A line spans the 1st to the 99th percentile, its bar the "
+        f"25th to the 75th, and its tick is the median.{_note(training)}",
         table,
         plots.boxes(table, "rank", log=True),
     )
@@ -276,7 +241,7 @@ def _slices(own: Sequence[Row], edges: Sequence[float]) -> Iterator[tuple[float,
             yield begin, end, _MS * max(row.period for row in within), len(within)
 
 
-# Terms, and what ranks exchanged and used --------------------------------------------------------
+# Terms, and what ranks used --------------------------------------------------------
 
 
 def _terms(training: Training) -> Iterator[Figure]:
@@ -311,33 +276,6 @@ def _terms(training: Training) -> Iterator[Figure]:
     )
 
 
-_OF_AN_EXCHANGE = (
-    Column("name", "in"),
-    Column("tensors", "tensors per step"),
-    Column("sparse", "sparse"),
-    Column("megabytes", "size", "MB", 2),
-    Column("calls", "calls in total"),
-)
-
-
-def _exchanged(training: Training) -> Iterator[Figure]:
-    rank = training.ranks[0]
-    rows: list[tuple[Value, ...]] = [
-        (name, tensors, sparse, size / 1e6, None)
-        for name, (tensors, size, sparse) in rank.exchanged.items()
-    ]
-    rows += [(name, None, None, None, calls) for name, calls in rank.others.items()]
-    if rows:
-        says, title = _said(*told.exchanged(training)), f"Exchanged by rank {rank.rank}"
-        yield Figure("exchanged", title, says, Table.filled(_OF_AN_EXCHANGE, rows))
-
-
-def _unseen(training: Training) -> Iterator[Figure]:
-    if lines := list(told.unseen(training)):
-        rows = Table.filled([Column("what", "what")], zip(lines))
-        yield Figure("not-seen", "Remarks, and what is not known", "", rows)
-
-
 def _ranks(training: Training) -> Figure:
     fields: tuple[Field[Rank], ...] = (
         value("rank", "rank", lambda rank: rank.rank),
@@ -360,22 +298,5 @@ def _ranks(training: Training) -> Figure:
         ),
         value("gigabytes", "memory at its peak", lambda rank: rank.peak_memory / 1e9, "GB", 2),
     )
-    rows = Table.of(training.ranks, *fields)
-    shown = [rank.rank for rank in drawn(training)]
-    return Figure(
-        "ranks",
-        "Cores and memory of ranks",
-        _said(*told.resources(training)) + _note(training),
-        rows,
-        plots.layered(
-            plots.layer(
-                "bar",
-                {"filter": {"field": "rank", "oneOf": shown}},
-                plots.known("cores"),
-                x=plots.field("cores", "quantitative", "cores"),
-                y=plots.field("rank", "ordinal", "rank"),
-                tooltip=plots.tooltip(rows.seen),
-            ),
-            height=plots.rows_high(len(shown)),
-        ),
-    )
+    says = _said(*told.resources(training))
+    return Figure("ranks", "Cores and memory of ranks", says, Table.of(training.ranks, *fields))
