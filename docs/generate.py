@@ -20,7 +20,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from docs.compatibility import read_not_built, read_uses, tables
 from docs.markdown import filled, table
 from hvdperf import __main__ as command
 from hvdperf import cli
@@ -35,7 +34,6 @@ from hvdperf.plan.profile import PROFILES, Profile, Runs, Sampling, load_profile
 from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.plan.settings import ROWS, Row
 from hvdperf.records.documents import CaseDocument, RoundsDocument, SessionDocument, Summary
-from hvdperf.timeline import history
 from hvdperf.timeline.nights.night import Night
 from hvdperf.toml_file import read_toml
 from hvdperf.verdict import Band, Ceiling, Floor, SpeedFloor
@@ -444,15 +442,6 @@ PLAIN_FIELDS = {
 }
 
 
-def compatibility() -> list[str]:
-    results, refused = history.read_history(history.RAW)
-    not_built, unreadable = read_not_built(history.NOT_BUILT)
-    uses, unread = read_uses(history.USES)
-    if refused or unreadable or unread:
-        raise SystemExit("\n".join([*refused, *unreadable, *unread]))
-    return [tables(results, not_built, uses)]
-
-
 PACKAGE = ROOT / "hvdperf"
 
 
@@ -482,7 +471,6 @@ PAGES: Mapping[str, Callable[[], list[str]]] = {
     "environment": environment,
     "faults": faults,
     "documents": documents,
-    "compatibility": compatibility,
 }
 
 

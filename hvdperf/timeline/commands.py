@@ -461,29 +461,22 @@ def fill_matrix(
     *,
     horovod: str = ",".join(stacks.HOROVOD),
     tensorflow: str = ",".join(stacks.TENSORFLOW),
-    again: bool = False,
     list_: bool = False,
 ) -> int:
-    """Build and measure the missing combinations of releases.
+    """Build and measure the combinations of releases that this machine has not measured.
 
     --horovod V,V: Measure these releases.
     --tensorflow V,V: Measure these releases.
-    --again: Retry combinations that could not be built before. Default: skip them.
-    --list: Show the state of each combination. Default: build and measure, then show it.
+    --list: Show the missing combinations. Default: build and measure them.
     """
     results, _ = history.read_history(history.RAW)
-    versions = (
-        _versions(Axis.HOROVOD, horovod),
-        _versions(Axis.TENSORFLOW, tensorflow),
-    )
-    wanted = list(stacks.combinations(results, stacks.this_machine(), *versions))
-    status = 0
-    if not list_:
-        wanted = stacks.fill(wanted, lambda line: print(line, flush=True), again=again)
-        status = _make_trees()
-    for line in stacks.table(wanted):
-        print(line)
-    return status
+    versions = _versions(Axis.HOROVOD, horovod), _versions(Axis.TENSORFLOW, tensorflow)
+    missing = stacks.missing(results, stacks.this_machine(), *versions)
+    if list_:
+        print("\n".join(map(str, missing)) or "no combination is missing")
+        return 0
+    stacks.fill(missing, lambda line: print(line, flush=True))
+    return _make_trees()
 
 
 def _versions(axis: Axis, text: str) -> list[str]:

@@ -62,8 +62,6 @@ class Axis(Enum):
 # sessions in results/runs/.
 SESSIONS = ROOT / "results" / "runs"
 RAW = ROOT / "results" / "history"
-NOT_BUILT = ROOT / "results" / "not-built"
-USES = ROOT / "results" / "uses"
 GENERATED = ROOT / ".asv"
 # Results of the sessions that a back-fill or `asv run` starts.
 MEASURED = GENERATED / "sessions"

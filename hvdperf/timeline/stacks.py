@@ -1,8 +1,8 @@
 """Measures releases of Horovod and TensorFlow, each in an environment of its own.
 
-`hvdperf history backfill` fills the version matrix: it measures every combination on this machine,
-or records why it cannot be built. It may be stopped and restarted at any time, because it skips
-what has been measured. One stack alone is measured for `asv run`.
+`hvdperf history backfill` fills the version matrix: it builds and measures every combination of
+which this machine has no result, so it may be stopped and restarted at any time. One stack alone is
+measured for `asv run`.
 
 `hvdperf bisect` finds the release that changed a figure by comparing releases with each other, both
 alive in one session of the suite. It uses no stored figure: the state of the machine affects both
@@ -11,15 +11,16 @@ releases alike.
 
 from __future__ import annotations
 
-import json
+import itertools
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
-from hvdperf.columns import Columns, figure_text, wrapped
+from hvdperf.columns import figure_text, wrapped
 from hvdperf.errors import UserError, refusing
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import is_oversubscribed, local_offers, place
@@ -42,7 +43,7 @@ from hvdperf.verdict import Verdict
 PROFILE, BISECTING = "history", "nightly"
 # The default versions: the last Horovod, and of each TensorFlow line the last bug fix. Those before
 # 2.14 need NumPy 1.24, which the suite's own SciPy does not work with. Horovod 0.28.0 builds with
-# all of these; results/not-built records why older ones do not.
+# all of these; docs/reference/compatibility.md says why older ones do not.
 HOROVOD = ("0.28.1",)
 TENSORFLOW = ("2.14.1", "2.15.1", "2.16.2", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
 
@@ -93,94 +94,53 @@ def measure(stack: Path, quiet: bool) -> history.RawResult:
         return history.extract(directory)
 
 
-class State(Enum):
-    """The state of a combination of versions on one machine."""
+class Combination(NamedTuple):
+    """The releases of a stack."""
 
-    MEASURED = "measured"
-    NOT_BUILT = "cannot be built"
-    MISSING = "not measured yet"
-
-
-@dataclass(frozen=True)
-class Combination:
     horovod: str
     tensorflow: str
-    state: State
-    reason: str = ""
 
-    @property
-    def name(self) -> str:
+    def __str__(self) -> str:
         return f"Horovod {self.horovod}, TensorFlow {self.tensorflow}"
 
 
-def combinations(
+def missing(
     results: Sequence[history.RawResult],
     machine: str | None,
     horovod: Sequence[str] = HOROVOD,
     tensorflow: Sequence[str] = TENSORFLOW,
-    not_built: Path = history.NOT_BUILT,
-) -> Iterator[Combination]:
-    """Yield every combination of versions with its state, oldest first. machine: label of the
-    machine that measured; None for any."""
-    there = {
-        tuple(map(result.version, Axis)) for result in results if machine in (None, result.machine)
+) -> list[Combination]:
+    """Return the combinations of these versions without a result. machine: label of the machine
+    that measured; None for any."""
+    measured = {
+        Combination(*map(result.version, Axis))
+        for result in results
+        if machine in (None, result.machine)
     }
-    for ours in sorted(horovod, key=history.order(Axis.HOROVOD).__getitem__):
-        for theirs in sorted(tensorflow, key=history.order(Axis.TENSORFLOW).__getitem__):
-            record = not_built / f"horovod-{ours}-tensorflow-{theirs}.json"
-            if (ours, theirs) in there:
-                yield Combination(ours, theirs, State.MEASURED)
-            elif record.exists():
-                yield Combination(ours, theirs, State.NOT_BUILT, reason_in(record))
-            else:
-                yield Combination(ours, theirs, State.MISSING)
-
-
-def reason_in(record: Path) -> str:
-    """Return why a combination cannot be built, with the compiler that was used."""
-    try:
-        document = json.loads(record.read_text())
-        return f"{document['reason']} ({document['compiler']})"
-    except (OSError, ValueError, LookupError, TypeError):
-        return "for a reason that cannot be read; remove the file to try again"
+    wanted = itertools.starmap(Combination, itertools.product(horovod, tensorflow))
+    return [combination for combination in wanted if combination not in measured]
 
 
 def fill(
-    wanted: Sequence[Combination],
-    say: Callable[[str], None],
-    root: Path = history.RAW,
-    again: bool = False,
-) -> list[Combination]:
-    """Build and measure the missing combinations; return all wanted ones with their new states.
-
-    again: also try combinations that could not be built before. Raises UserError if a stack that
-    was built could not be measured, or has other versions.
-    """
-    done = []
+    wanted: Sequence[Combination], say: Callable[[str], None], root: Path = history.RAW
+) -> None:
+    """Build and measure these combinations. Raises UserError if a stack that was built could not be
+    measured, or has other versions."""
     for number, combination in enumerate(wanted, start=1):
-        say(f"[{number} of {len(wanted)}] {combination.name}: {combination.state.value}")
-        if combination.state is State.MISSING or (again and combination.state is State.NOT_BUILT):
-            try:
-                _measure(combination, root)
-                combination = replace(combination, state=State.MEASURED)
-            except NotBuilt as error:
-                say(f"  cannot be built: {error}")
-                combination = replace(combination, state=State.NOT_BUILT, reason=str(error))
-        done.append(combination)
-    return done
-
-
-def _measure(combination: Combination, root: Path) -> None:
-    """Build a stack, measure it, and keep the raw result. Raises NotBuilt or UserError."""
-    interpreter = build(combination.horovod, combination.tensorflow)
-    result = measure(interpreter, quiet=False)
-    found = tuple(map(result.version, Axis))
-    if found != (combination.horovod, combination.tensorflow):
-        raise UserError(
-            f"{interpreter} holds Horovod {found[0]} and TensorFlow {found[1]}, not "
-            f"{combination.name}; remove its environment to build it again"
-        )
-    history.keep(result, root)
+        say(f"[{number} of {len(wanted)}] {combination}")
+        try:
+            interpreter = build(*combination)
+        except NotBuilt as error:
+            say(f"  cannot be built: {error}")
+            continue
+        result = measure(interpreter, quiet=False)
+        found = Combination(*map(result.version, Axis))
+        if found != combination:
+            raise UserError(
+                f"{interpreter} holds {found}, not {combination}; remove its environment to build "
+                "it again"
+            )
+        history.keep(result, root)
 
 
 class NotBuilt(Exception):
@@ -197,29 +157,9 @@ def build(horovod: str, tensorflow: str) -> Path:
         text=True,
         check=False,
     )
-    lines = done.stdout.strip().splitlines()
-    if done.returncode == 0 and lines:
-        return Path(lines[-1])
-    record = history.NOT_BUILT / f"horovod-{horovod}-tensorflow-{tensorflow}.json"
-    raise NotBuilt(
-        reason_in(record) if record.exists() else "make stack failed; see its output above"
-    )
-
-
-def table(combinations: Sequence[Combination]) -> list[str]:
-    """Return the matrix for people, one row a Horovod release, and below it why combinations cannot
-    be built."""
-    words = {State.MEASURED: "measured", State.NOT_BUILT: "-", State.MISSING: "missing"}
-    rows: dict[str, dict[str, str]] = {}
-    for each in combinations:
-        rows.setdefault(each.horovod, {})[each.tensorflow] = words[each.state]
-    of_first = next(iter(rows.values()))
-    matrix = Columns(("Horovod", -9), *((f"TF {column}", 11) for column in of_first))
-    lines = [matrix.header, *(matrix.row(name, *row.values()) for name, row in rows.items())]
-    for each in combinations:
-        if each.state is State.NOT_BUILT:
-            lines += wrapped(f"{each.name}: cannot be built: {each.reason}")
-    return lines
+    if done.returncode != 0:
+        raise NotBuilt("make stack failed; see its output above")
+    return Path(done.stdout.strip().splitlines()[-1])
 
 
 # Bisection -------------------------------------------------------------------------------------

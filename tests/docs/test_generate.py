@@ -28,7 +28,8 @@ def test_a_page_is_as_the_code_says(name: str) -> None:
 
 
 def test_there_is_no_page_that_nobody_makes() -> None:
-    found = {path.stem for path in generate.REFERENCE.glob("*.md")}
+    by_hand = {"compatibility"}
+    found = {path.stem for path in generate.REFERENCE.glob("*.md")} - by_hand
     assert found == {*generate.PAGES, *(made.PAGE.stem for made in (bench, trust, truth_table))}
 
 

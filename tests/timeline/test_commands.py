@@ -133,9 +133,8 @@ def test_pruning_removes_old_sessions_and_keeps_the_documents(tmp_path: Path) ->
 
 
 def test_what_is_stored_is_told():
-    done = hvdperf("history", "backfill", "--list", "--horovod", "0.28.1", "--tensorflow", "2.18.1")
-    assert done.returncode == 0
-    assert done.stdout.splitlines()[0].split() == ["Horovod", "TF", "2.18.1"]
+    done = hvdperf("history", "backfill", "--list", "--horovod", "0.26.1", "--tensorflow", "2.18.1")
+    assert (done.returncode, done.stdout) == (0, "Horovod 0.26.1, TensorFlow 2.18.1\n")
     done = hvdperf("history", "machine")
     assert done.stdout.strip().replace("-", "").isalnum()
     done = hvdperf("history", "changes")

@@ -3,14 +3,13 @@ no silent hole."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 
 import pytest
@@ -32,15 +31,13 @@ from hvdperf.timeline.stacks import (
     BisectRequest,
     Combination,
     NotBuilt,
-    State,
     bisect,
     bisect_releases,
-    combinations,
     conclusion,
     fill,
     measure,
+    missing,
     result_of,
-    table,
 )
 from hvdperf.verdict import Floor, Verdict, judge
 from tests.support.histories import raw_result
@@ -274,42 +271,19 @@ def test_a_session_of_two_stacks_is_run_and_read(tmp_path, monkeypatch):
 HOROVOD, TENSORFLOW = ("0.28.1", "0.27.0"), ("2.16.2", "2.18.1")
 
 
-def record(directory: Path, horovod: str, tensorflow: str, reason: str = "no such header") -> None:
-    directory.mkdir(exist_ok=True)
-    (directory / f"horovod-{horovod}-tensorflow-{tensorflow}.json").write_text(
-        json.dumps({"reason": reason, "compiler": "g++ 12"})
-    )
+def missing_of(results: list[RawResult], machine: str | None = None) -> list[Combination]:
+    return missing(results, machine, HOROVOD, TENSORFLOW)
 
 
-def states(
-    tmp_path: Path, results: list[RawResult], machine: str | None = None
-) -> list[Combination]:
-    return list(combinations(results, machine, HOROVOD, TENSORFLOW, tmp_path / "not-built"))
-
-
-def test_every_combination_is_told_oldest_first(tmp_path):
-    record(tmp_path / "not-built", "0.27.0", "2.18.1")
-    found = states(tmp_path, [raw_result("0.28.1", "2.18.1")])
-    assert [(each.horovod, each.tensorflow, each.state) for each in found] == [
-        ("0.27.0", "2.16.2", State.MISSING),
-        ("0.27.0", "2.18.1", State.NOT_BUILT),
-        ("0.28.1", "2.16.2", State.MISSING),
-        ("0.28.1", "2.18.1", State.MEASURED),
+def test_every_combination_without_a_result_of_this_machine_is_missing():
+    measured = raw_result("0.28.1", "2.18.1")
+    assert missing_of([measured]) == missing_of([measured], measured.machine)
+    assert [*map(tuple, missing_of([measured]))] == [
+        ("0.28.1", "2.16.2"),
+        ("0.27.0", "2.16.2"),
+        ("0.27.0", "2.18.1"),
     ]
-    assert found[1].reason == "no such header (g++ 12)"
-    of_other = states(tmp_path, [raw_result("0.28.1", "2.18.1")], "another")
-    assert State.MEASURED not in {each.state for each in of_other}
-    lines = table(found)
-    assert [line.split() for line in lines[:3]] == [
-        ["Horovod", "TF", "2.16.2", "TF", "2.18.1"],
-        ["0.27.0", "missing", "-"],
-        ["0.28.1", "missing", "measured"],
-    ]
-    assert "no such header" in " ".join(lines[3:]), "why a hole is there"
-    assert max(map(len, lines)) <= 80
-    for text in ("", "{", "[]", '{"reason": 1}'):
-        (tmp_path / "record.json").write_text(text)
-        assert "remove the file" in stacks.reason_in(tmp_path / "record.json")
+    assert missing_of([measured], "another") == missing_of([])
 
 
 @pytest.fixture
@@ -320,7 +294,7 @@ def no_builds(monkeypatch) -> list[str]:
     def build(horovod: str, tensorflow: str) -> Path:
         tried.append(f"{horovod} {tensorflow}")
         if horovod == "0.27.0":
-            raise NotBuilt("no such header (g++ 12)")
+            raise NotBuilt("no such header")
         return Path(f"{horovod}-{tensorflow}")
 
     def measure(interpreter: Path, quiet: bool) -> RawResult:
@@ -332,31 +306,26 @@ def no_builds(monkeypatch) -> list[str]:
     return tried
 
 
-def test_what_is_missing_is_filled_and_nothing_else(tmp_path, no_builds):
+def test_what_is_missing_is_filled_or_told(tmp_path, no_builds):
     said: list[str] = []
-    wanted = states(tmp_path, [raw_result("0.28.1", "2.18.1")])
-    done = fill(wanted, said.append, tmp_path / "history")
-    assert no_builds == ["0.27.0 2.16.2", "0.27.0 2.18.1", "0.28.1 2.16.2"]
-    assert [each.state for each in done] == [State.NOT_BUILT] * 2 + [State.MEASURED] * 2
-    results, refused = read_history(tmp_path / "history")
+    fill(missing_of([raw_result("0.28.1", "2.18.1")]), said.append, tmp_path)
+    assert no_builds == ["0.28.1 2.16.2", "0.27.0 2.16.2", "0.27.0 2.18.1"]
+    results, refused = read_history(tmp_path)
     assert refused == []
     assert [result.fingerprint["tensorflow"] for result in results] == ["2.16.2"]
-    assert said[0] == "[1 of 4] Horovod 0.27.0, TensorFlow 2.16.2: not measured yet"
-    no_builds.clear()
-    record(tmp_path / "not-built", "0.27.0", "2.18.1")
-    fill(states(tmp_path, [])[1:2], said.append, tmp_path / "history")
-    assert no_builds == [], "what cannot be built is tried again only where that is asked"
-    fill(states(tmp_path, [])[1:2], said.append, tmp_path / "history", again=True)
-    assert no_builds == ["0.27.0 2.18.1"]
+    assert said[:3] == [
+        "[1 of 3] Horovod 0.28.1, TensorFlow 2.16.2",
+        "[2 of 3] Horovod 0.27.0, TensorFlow 2.16.2",
+        "  cannot be built: no such header",
+    ]
 
 
 def test_an_environment_with_other_versions_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(stacks, "build", lambda *_: Path("x"))
     monkeypatch.setattr(stacks, "measure", lambda *_, **__: raw_result("0.28.0", "2.16.2"))
-    wanted = states(tmp_path, [])[2:]
     with pytest.raises(UserError, match=r"holds Horovod 0\.28\.0"):
-        fill(wanted, lambda _: None, tmp_path / "history")
-    assert read_history(tmp_path / "history") == ([], [])
+        fill(missing_of([]), lambda _: None, tmp_path)
+    assert read_history(tmp_path) == ([], [])
 
 
 GCC = """\
@@ -439,7 +408,6 @@ def test_flags_are_those_of_the_suites_own_environment():
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An interpreter that tells TensorFlow's version, and a pip that writes what it was asked."""
     monkeypatch.setattr(build, "LOGS", tmp_path / "logs")
-    monkeypatch.setattr(build, "NOT_BUILT", tmp_path / "not-built")
     python = tmp_path / "env" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text("#!/bin/sh\necho 2.16.2\n")
@@ -460,23 +428,17 @@ def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None
     return does
 
 
-def test_what_cannot_be_compiled_is_recorded(environment, pip, tmp_path, monkeypatch):
+def test_what_cannot_be_compiled_is_told_with_its_first_error(
+    environment, pip, tmp_path, monkeypatch
+):
     pip("echo 'x.h:1:2: error: no member named y'; exit 1")
     arguments = ["build_horovod.py", "--horovod", "0.27.0", "--wheels", str(tmp_path), "--python"]
     monkeypatch.setattr(sys, "argv", [*arguments, str(environment)])
-    with pytest.raises(
-        SystemExit, match=r"Horovod 0\.27\.0 does not compile with TensorFlow 2\.16"
-    ):
+    told = "build: Horovod 0.27.0 does not compile with TensorFlow 2.16.2: x.h:1:2: error: no mem"
+    with pytest.raises(SystemExit, match=re.escape(told)):
         build.main()
-    record = tmp_path / "not-built" / "horovod-0.27.0-tensorflow-2.16.2.json"
-    document = json.loads(record.read_text())
-    assert document["reason"] == "x.h:1:2: error: no member named y"
-    assert document["compiler"]
-    assert document["keras"] == document["python"] == "2.16.2", "as the interpreter says"
-    assert date.fromisoformat(document["tried"]) >= date(2026, 11, 25)
     pip("exit 0")
     build.main()
-    assert not record.exists(), "it can be compiled now"
 
 
 def test_pip_hands_out_no_wheel_of_another_tensorflow(environment, pip, tmp_path):
