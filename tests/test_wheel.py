@@ -17,7 +17,7 @@ Call = Callable[..., subprocess.CompletedProcess[str]]
 
 NETWORKS = """
 from hvdperf.models import Network
-NETWORKS = (Network("theirs", "{module}:build", 8),)
+NETWORKS = (Network("theirs", "networks:build", 8),)
 def build(size, classes):
     import keras
     dense = keras.layers.Dense
@@ -44,30 +44,27 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the interpreter of an environment that has the wheel and a package of networks, beside
-    the TensorFlow, Horovod and pytest of this one."""
+    """Return the interpreter of an environment that has the wheel, beside the TensorFlow, Horovod
+    and pytest of this one."""
     environment = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
     (packages,) = environment.glob("lib/python*/site-packages")
     (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
     with zipfile.ZipFile(wheel) as file:
         file.extractall(packages)
-    (packages / "their_networks.py").write_text(NETWORKS.format(module="their_networks"))
-    facts = packages / "their_networks-1.2.dist-info"
-    facts.mkdir()
-    (facts / "METADATA").write_text("Name: their-networks\nVersion: 1.2\n")
-    (facts / "entry_points.txt").write_text("[hvdperf.networks]\nany = their_networks\n")
     return environment / "bin" / "python"
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Return a project with a test of its own, one of the suite's, and a package `models`."""
+    """Return a project with a test of its own, one of the suite's, a network, and a module
+    `models`."""
     for name, text in {
         "test_own.py": "import models\n\ndef test_own():\n    assert models.ours\n",
         "test_scaling.py": TEST,
         "models.py": "ours = True\n",
         "conftest.py": "",
+        "networks.py": NETWORKS,
         "tiny.toml": PROFILE,
     }.items():
         (tmp_path / name).write_text(text)
@@ -125,8 +122,8 @@ def test_a_project_that_does_not_ask_for_the_plugin_has_none(call: Call) -> None
 
 @pytest.mark.long
 @pytest.mark.mpirun
-def test_a_project_measures_a_network_of_an_installed_package(call: Call, project: Path) -> None:
-    done = call("pytest", "-p", "hvdperf", "--profile=tiny.toml", "--models=theirs")
+def test_a_project_measures_its_own_network(call: Call, project: Path) -> None:
+    done = call("pytest", "-p", "hvdperf", "--profile=tiny.toml", "--workloads=networks.py")
     assert done.returncode == 6, done.stdout + done.stderr
     assert "1 INCONCLUSIVE" in done.stdout
     assert "1 passed, 1 inconclusive" in done.stdout, "its own test is as before"
@@ -150,8 +147,8 @@ def test_a_stack_that_is_not_there_is_one_line_without_a_make_of_the_checkout(ca
 
 
 def test_the_commands_find_the_cases_of_the_package(call: Call) -> None:
-    cases = call("hvdperf", "list", "cases", "--profile=smoke", "--models=theirs")
-    assert "test_weak_scaling[theirs-np2]" in cases.stdout, cases.stderr
+    cases = call("hvdperf", "list", "cases", "--profile=smoke", "--models=vgg_16_s")
+    assert "test_weak_scaling[vgg_16_s-np2]" in cases.stdout, cases.stderr
     assert call("hvdperf", "thresholds", "check", "--profile=smoke").returncode == 0
     assert "history" not in call("hvdperf", "--help").stdout
     assert call("hvdperf", "--version").stdout == "0.2.0\n"

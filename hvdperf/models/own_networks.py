@@ -1,5 +1,5 @@
-"""Networks of one's own, from Python files that a user names, or from installed packages, and
-training scripts. Importing this never imports TensorFlow."""
+"""Your own networks, from Python files, and training scripts. Importing this never imports
+TensorFlow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import shlex
 import sys
 import traceback
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import get_type_hints
@@ -20,8 +19,6 @@ from hvdperf.models.inputs import INPUTS, Input
 from hvdperf.models.registry import NETWORKS, SCRIPT, Form, Network, Task
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-# Entry points of this group name modules with NETWORKS.
-GROUP = "hvdperf.networks"
 # Nothing but the ranks, and a probe, may import these.
 _HEAVY = ("tensorflow", "keras")
 _PYTHON = re.compile(r"python[\d.]*")
@@ -32,7 +29,7 @@ _LONGEST = 60
 
 
 class BadWorkloads(ValueError):
-    """A file or module of networks cannot be used; the message says why, and names it."""
+    """A file of networks cannot be used; the message says why, and names it."""
 
 
 class BadNetwork(ValueError):
@@ -41,23 +38,16 @@ class BadNetwork(ValueError):
 
 
 def load_file(path: str | Path) -> tuple[Network, ...]:
-    """Add the networks of a Python file, however it is named, and return them. Raises
-    BadWorkloads."""
-    return load(os.path.abspath(path))
+    """Add the networks of a Python file, and return them.
 
-
-def load(origin: str) -> tuple[Network, ...]:
-    """Add the networks of a file, named by its absolute path, or of an importable module, and
-    return them.
-
-    A file is a module of its name, whose functions its networks name as builders; it may import
+    The file is a module of its name, whose functions its networks name as builders; it may import
     others beside it, but not TensorFlow or Keras, which a session does without. Raises
     BadWorkloads.
     """
+    origin = os.path.abspath(path)
     present = {heavy for heavy in _HEAVY if heavy in sys.modules}
     try:
-        is_file = os.path.isabs(origin)
-        module = _module_of(Path(origin)) if is_file else importlib.import_module(origin)
+        module = _module_of(Path(origin))
     except BadWorkloads:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the user's code
@@ -84,19 +74,6 @@ def load(origin: str) -> tuple[Network, ...]:
         if network.data:
             INPUTS[network.name] = Input(network.name, 0, "contract")
     return tuple(NETWORKS[name] for name in names)
-
-
-def load_installed() -> None:
-    """Add the networks of installed packages. Raises BadWorkloads, which names the package."""
-    for entry in metadata.entry_points(group=GROUP):
-        try:
-            load(entry.module)
-        except BadWorkloads as error:
-            package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.module
-            raise BadWorkloads(
-                f"the installed package {package} has networks that cannot be used: {error}; "
-                "repair or uninstall it"
-            ) from None
 
 
 def _module_of(path: Path) -> ModuleType:
@@ -145,13 +122,6 @@ def _fault(network: Network) -> str:
     return "input_size must be a whole number above 0" if network.input_size < 1 else ""
 
 
-def source(origin: str) -> str:
-    """Return the path of a file or of an imported module; "" if it could not be imported."""
-    if origin.endswith(".py"):
-        return origin
-    return getattr(sys.modules.get(origin), "__file__", None) or ""
-
-
 def line_of(error: BaseException, path: str | Path) -> int | None:
     """Return the last line of the file through which the error passed; None if there is none."""
     if isinstance(error, SyntaxError) and error.lineno:
@@ -169,7 +139,7 @@ def digest(network: Network) -> str:
         beside = sorted(Path(network.origin).parent.glob("*.py"))
         whole = b"".join(path.read_bytes() for path in beside)
         return hashlib.sha256(whole).hexdigest()[:12]
-    return hashlib.sha256(Path(source(network.origin)).read_bytes()).hexdigest()[:12]
+    return hashlib.sha256(Path(network.origin).read_bytes()).hexdigest()[:12]
 
 
 # Scripts ---------------------------------------------------------------------------------------

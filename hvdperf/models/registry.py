@@ -83,7 +83,7 @@ class Network:
     A network of one's own may also have functions "module:function": loss (labels, outputs) ->
     float32 [n], optimizer () -> Keras optimizer, and data (input_size, shard) -> tf.data.Dataset of
     that Shard's single samples (inputs, label), of which each part may be a tensor, or tensors in
-    dicts and tuples. origin: the file or module that defines the network. script, place: of a
+    dicts and tuples. origin: the file that defines the network. script, place: of a
     training script, which is run as it is, its path with its arguments, and the directory in which
     it is run.
     """

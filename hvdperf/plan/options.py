@@ -194,7 +194,6 @@ def resuming(session: str, minutes: int) -> list[str]:
 
 def resolve_profile(options: Options) -> Profile:
     """Return the named profile with the changes that the command line makes. Raises UserError."""
-    installed_networks()
     with refusing("--workloads ", own_networks.BadWorkloads):
         files = [own_networks.load_file(path) for path in options.workloads]
     with refusing("--script ", own_networks.BadWorkloads):
@@ -239,12 +238,6 @@ def _named_models(given: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         known_model(name)
     return names
-
-
-def installed_networks() -> None:
-    """Add the networks of installed packages to those known. Raises UserError."""
-    with refusing("", own_networks.BadWorkloads):
-        own_networks.load_installed()
 
 
 def known_model(name: str) -> registry.Network:

@@ -22,7 +22,7 @@ from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
 from hvdperf.machine.stack import NO_MPIRUN, Stack, probe
 from hvdperf.models.registry import NETWORKS
-from hvdperf.plan.options import SHORT, Options, installed_networks
+from hvdperf.plan.options import SHORT, Options
 from hvdperf.plan.profile import PROFILES, load_profile
 from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD, load_thresholds
@@ -159,7 +159,6 @@ def list_networks() -> int:
     table = columns.Columns(
         ("network", -18), ("input", 5), ("gradients", 9), (" task, and tensors of an allreduce", 0)
     )
-    installed_networks()
     print(table.header)
     for each in NETWORKS.values():
         task = f" {each.task.value}, {each.traffic.value}"

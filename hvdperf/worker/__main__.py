@@ -119,7 +119,7 @@ def run_rank() -> NoReturn:
         if config.script:
             run_script(config, driver)
         if config.own_network:
-            own_networks.load(config.own_network)
+            own_networks.load_file(config.own_network)
         trainer = start_up(driver, config)
         while True:
             order = driver.next_order()
@@ -134,8 +134,7 @@ def run_rank() -> NoReturn:
         traceback.print_exc()
         explained = inputs.explain(config.data_dir, error)
         if session_link.is_of_user(error, config):
-            source = own_networks.source(config.own_network)
-            driver.fail(error, session_link.in_words(error, source), of_user=True)
+            driver.fail(error, session_link.in_words(error, config.own_network), of_user=True)
         else:
             driver.fail(error, explained or session_link.message_of(error))
         process.leave(1)

@@ -367,9 +367,8 @@ def is_of_user(error: BaseException, config: RankConfig) -> bool:
         return False
     if isinstance(error, (own_networks.BadNetwork, DataError, StopIteration)):
         return True
-    source = own_networks.source(origin)
     # Code within a graph is not in the traceback, but in the message.
-    if own_networks.line_of(error, source) or source in str(error):
+    if own_networks.line_of(error, origin) or origin in str(error):
         return True
     frames = traceback.extract_tb(error.__traceback__)
     if config.dataset == config.model and any(f.name == "next_batch" for f in frames):

@@ -60,7 +60,7 @@ def trials(arm_launchers: MakeStarter) -> Iterator[dict[str, Trial]]:
             patch.setattr(module, "NETWORKS", networks)
         for module in (inputs, own_networks):
             patch.setattr(module, "INPUTS", known)
-        names = [network.name for network in own_networks.load(str(FILE))]
+        names = [network.name for network in own_networks.load_file(FILE)]
         assert set(names) == {*TRIED}
         launcher = arm_launchers("mpirun")
         launcher.data = {name: DataSource(name, "", 0) for name in names}

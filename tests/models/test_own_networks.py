@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hvdperf.models import inputs, registry
-from hvdperf.models.own_networks import BadWorkloads, digest, load, load_file, load_installed
+from hvdperf.models.own_networks import BadWorkloads, digest, load_file
 
 GOOD = """\
 from hvdperf.models.registry import Network
@@ -26,7 +26,7 @@ def forget(registries: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     modules = set(sys.modules)
     yield
     for name in set(sys.modules) - modules:
-        if name.startswith(("my_", "their_")):
+        if name.startswith("my_"):
             del sys.modules[name]
 
 
@@ -100,45 +100,3 @@ def test_a_file_needs_a_name_of_its_own_and_to_exist(file, tmp_path, name, said)
     file(GOOD.format(stem="json"), Path(name).name)
     with pytest.raises(BadWorkloads, match=said):
         load_file(tmp_path / name)
-
-
-@pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Return a function that installs a distribution with this text as its module of networks."""
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def installed(text: str) -> None:
-        package = tmp_path / "their_package"
-        package.mkdir()
-        (package / "__init__.py").touch()
-        (package / "nets.py").write_text(text)
-        facts = tmp_path / "their_networks-1.2.dist-info"
-        facts.mkdir()
-        (facts / "METADATA").write_text("Name: their-networks\nVersion: 1.2\n")
-        (facts / "entry_points.txt").write_text("[hvdperf.networks]\nany = their_package.nets\n")
-
-    return installed
-
-
-def test_networks_of_an_installed_package_are_known(install):
-    install(GOOD.format(stem="their_package.nets"))
-    load_installed()
-    assert registry.build("mine", 32, 10) == (32, 10)
-    network = registry.network("mine")
-    assert network.origin == "their_package.nets"
-    assert len(digest(network)) == 12
-    assert load(network.origin) == (network,), "as a rank does"
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("import sys\nsys.exit(3)\n", "their_package.nets: SystemExit: 3"),
-        (GOOD.replace('"mine"', '"vgg_16_s"'), "the suite has a network of that name"),
-    ],
-)
-def test_a_broken_package_is_named(install, text, said):
-    install(text)
-    with pytest.raises(BadWorkloads, match=r"the installed package their-networks 1\.2 ") as raised:
-        load_installed()
-    assert said in str(raised.value)
