@@ -26,7 +26,7 @@ from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Launch, Round
 from hvdperf.stats import NotMeasurable, Row, hodges_lehmann
 from hvdperf.verdict import Judgement, Noise, Rule, SessionNoise, Verdict
-from hvdperf.work.evidence import overlap_of_shards, parted, weights_differ
+from hvdperf.work.evidence import parted, weights_differ
 from hvdperf.work.table import cause_of, measures, observed, work_of
 from hvdperf.worker.strategies import Strategy
 
@@ -243,7 +243,6 @@ class Judge:
         work = work_of(comparison.question)
         launches = [measured.of(arm) for measured in rounds for arm in comparison.arms]
         found = [problem for launch in launches for problem in work.problems(launch)]
-        found += _overlaps(outcome)
         if not found:
             judged = self.rules.judged(comparison)
             found = work.problems_of_rounds(comparison, rounds, judged, at_look)
@@ -344,19 +343,6 @@ def _paused_reference(outcome: Outcome) -> str:
     if theirs is None or theirs.share - (ours.share if ours else 0.0) < WORTH_A_WORD:
         return ""
     return f"the reference, {_reference(outcome.comparison)}, was slowed down: {theirs}"
-
-
-def _overlaps(outcome: Outcome) -> list[str]:
-    """Return the problem of shards of the user's own data that overlap, by a launch of one
-    replica."""
-    candidate, reference = (side.arm for side in outcome.comparison.sides)
-    if candidate.world_size == 1 or reference.world_size > 1:
-        return []
-    found = (
-        overlap_of_shards(measured.of(candidate), measured.of(reference))
-        for measured in outcome.rounds
-    )
-    return [problem for problem in found if problem][:1]
 
 
 def _exchanges_elsewhere(outcome: Outcome) -> str:

@@ -202,6 +202,4 @@ def train_dataset(files: None, request: Request) -> tf.data.Dataset:
     """Return an endless dataset of batches of one shard, in the order in which the network's `data`
     function yields its samples."""
     dataset = samples(request.dataset, request.size, Shard(*request.shard), request.seed)
-    if request.numbered:
-        dataset = dataset.enumerate()
     return dataset.repeat().batch(request.batch, drop_remainder=True).prefetch(2)

@@ -107,7 +107,8 @@ class RunReport(Figures):
     timestamps: one row a step of [begun, had its batch, had met the other ranks, ended], in seconds
     since the run began; empty unless asked for. curve: rows of [steps, mean loss since the row
     before, learning rate]; empty in a run with timestamps. validation: None without one.
-    samples_of_a_pass: as in Evidence.
+    samples_of_a_pass: that this process reads of the user's own data; None if that is not known, or
+    for other data.
     """
 
     seconds: Number
@@ -132,8 +133,7 @@ class Evidence(Figures):
     SHA-256 of the weights, one a replica of this process. data, data_wanted: id of the training
     data that the process has read, and of the session's (models.inputs.dataset_id); "" if it reads
     none. settings: of Horovod, NCCL, TensorFlow, OpenMP and XLA in the environment
-    (worker.session_link.settings). samples_of_a_pass: number of samples that this process has in
-    one pass over the user's own data; None if the first pass is not over, or for other data.
+    (worker.session_link.settings).
     """
 
     world_size: Positive
@@ -142,7 +142,6 @@ class Evidence(Figures):
     data: str
     data_wanted: str
     settings: Mapping[str, str] = field(default_factory=dict)
-    samples_of_a_pass: Positive | None = None
 
 
 @dataclass(frozen=True)

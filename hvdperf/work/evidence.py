@@ -109,20 +109,6 @@ def _odd_ones(digests: Sequence[str]) -> str:
     return f"weights of replica {', '.join(odd)} are not those of the others"
 
 
-def overlap_of_shards(launch: Launch, alone: Launch) -> str:
-    """Return an error message if the replicas of a launch have more samples of the user's own data
-    in a pass than the one replica of `alone`, so that some samples are read by several of them; ""
-    if they have not, or if a pass was not over in either launch."""
-    ours, theirs = ([rank.samples_of_a_pass for rank in each.evidence] for each in (launch, alone))
-    known = [count for count in ours if count is not None]
-    if len(known) < len(ours) or len(theirs) != 1 or theirs[0] is None or sum(known) <= theirs[0]:
-        return ""
-    return (
-        f"{launch.arm.name}: its shards have {sum(known)} samples together, and the whole data "
-        f"have {theirs[0]}: they overlap; divide the samples by shard.index and shard.count"
-    )
-
-
 def shown(values: Collection[str] | Collection[float]) -> str:
     """Return at most three of the values, in order, in words."""
     ordered = [str(value) for value in sorted(values)]

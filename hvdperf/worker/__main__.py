@@ -71,7 +71,6 @@ def obey(trainer: Any, driver: Driver, order: Message) -> dict[str, Any]:
     if op == Phase.EVIDENCE:
         config, place = trainer.config, trainer.config.data_dir
         found["settings"] = session_link.settings()
-        found["samples_of_a_pass"] = trainer.samples_of_a_pass
         found["data"] = inputs.dataset_id(Path(place), config.data_files) if place else ""
         found["data_wanted"] = config.data_id
     return found

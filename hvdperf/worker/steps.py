@@ -181,5 +181,5 @@ def run(
         "timestamps": timestamps,
         "curve": curve.rows(trainer.own_loss),
         "validation": validation,
-        "samples_of_a_pass": trainer.samples_of_a_pass,
+        "samples_of_a_pass": trainer.samples_of_a_pass(),
     }

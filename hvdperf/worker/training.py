@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import numpy as np
 import tensorflow as tf
@@ -234,21 +234,29 @@ def open_dataset(
     batch: int,
     shard: tuple[int, int] = (0, 1),
     augment: bool = True,
-    numbered: bool = False,
 ) -> tf.data.Dataset:
     """Return an endless dataset of the task's batches. They are in file order and as in the files
     unless `augment`, which augments and shuffles them. Those of a network's own data are always as
-    its function yields them; `numbered` makes pairs of them: the numbers of the samples in a pass,
-    int64 [batch], and the batch."""
-    request = replace(
-        _request(config, batch, shard), augment=augment, shuffle=augment, numbered=numbered
-    )
+    its function yields them."""
+    request = replace(_request(config, batch, shard), augment=augment, shuffle=augment)
     return task.prepare(inputs.open_train(request), config.data_seed, shard[0])
 
 
 def has_own_data(config: RankConfig) -> bool:
     """Return whether the network brings its own data."""
     return bool(config.dataset == config.model)
+
+
+def own_samples(config: RankConfig, shard: tuple[int, int]) -> Optional[int]:
+    """Return how many samples a shard of the network's own data has; None if TensorFlow does not
+    know, as of a generator, or for other data."""
+    if not has_own_data(config):
+        return None
+    data = contract.samples(
+        config.model, config.input_size, registry.Shard(*shard), config.data_seed
+    )
+    count = int(data.cardinality())
+    return count if count > 0 else None
 
 
 def _request(config: RankConfig, batch: int, shard: tuple[int, int]) -> inputs.Request:

@@ -376,14 +376,6 @@ def test_replicas_that_differ_after_reproducible_training_are_invalid(stage, arm
     assert f"{arm.name}: replicas differ after reproducible training" in outcome.judgement.reason
 
 
-def test_shards_that_overlap_beside_one_replica_are_invalid(stage):
-    def whole(launched: Launch) -> None:
-        launched.evidence = [replace(rank, samples_of_a_pass=128) for rank in launched.evidence]
-
-    stage.script.spoil = whole
-    assert verdicts(stage.measure(WEAK, PARITY)) == {WEAK: Verdict.INVALID, PARITY: Verdict.PASS}
-
-
 def test_a_device_that_cannot_repeat_a_training_shows_nothing_of_two_strategies(stage):
     stage.script.irreproducible = {MIRRORED_2: "no such operation"}
     outcomes = stage.measure(WEAK, PARITY)

@@ -12,6 +12,8 @@ from hvdperf.models import contract, registry
 from hvdperf.models.inputs import Request
 from hvdperf.models.own_networks import BadNetwork
 from hvdperf.models.registry import Network, Shard
+from hvdperf.worker.training import own_samples
+from tests.support.rank_configs import rank_config
 
 SAMPLES = 4096
 BATCH = 32
@@ -32,6 +34,11 @@ def by_keyword(size: int, shard: Shard | None = None) -> Any:
 
 def shuffled(size: int, shard: Shard) -> Any:
     return tf.data.Dataset.range(SAMPLES).shard(shard.count, shard.index).shuffle(64).map(_one)
+
+
+def generated(size: int, shard: Shard) -> Any:
+    spec = tf.TensorSpec([], tf.int64)
+    return tf.data.Dataset.from_generator(lambda: iter([(1, 2)]), output_signature=(spec, spec))
 
 
 def without_shard(size: int) -> Any:
@@ -94,12 +101,12 @@ def test_a_shuffle_without_a_seed_is_the_same_for_every_strategy(of):
     assert not set(orders[0]) & set(orders[1])
 
 
-def test_numbers_of_samples_begin_anew_with_each_pass(of):
-    # 64 samples
-    request = Request(of(with_shard), BATCH, 8, shard=(1, 64), numbered=True)
-    numbered = contract.train_dataset(None, request)
-    firsts = [int(numbers[0]) for numbers, _ in numbered.take(4)]
-    assert firsts == [0, 32, 0, 32]
+@pytest.mark.parametrize(("data", "count"), [(with_shard, 1024), (generated, None)])
+def test_a_pass_is_as_long_as_tensorflow_knows(of, data, count):
+    name = of(data)
+    own = rank_config(model=name, dataset=name, input_size=8)
+    assert own_samples(own, (3, 4)) == count
+    assert own_samples(own._replace(dataset="synthetic"), (3, 4)) is None
 
 
 @pytest.mark.parametrize(

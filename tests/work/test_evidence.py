@@ -313,20 +313,3 @@ BOTH = {"begun0": np.ones(3), "trained0": np.zeros(3)}
 )
 def test_two_trainings_part_where_they_first_differ(theirs, weights, where):
     assert evidence.parted(trained(), theirs, BOTH, weights) is where
-
-
-@pytest.mark.parametrize(
-    ("of_ranks", "alone", "overlap"),
-    [
-        ((64, 64), 128, False),
-        ((60, 60), 128, False),  # the rest of a batch is dropped
-        ((128, 128), 128, True),
-        ((128, None), 128, False),  # a pass is not over
-        ((128, 128), None, False),
-    ],
-)
-def test_shards_that_have_more_samples_than_the_data_overlap(of_ranks, alone, overlap):
-    both, one = launch(HOROVOD_2, SPEEDS), launch(HOROVOD_1, SPEEDS)
-    both.evidence = [replace(evidence_report(), samples_of_a_pass=count) for count in of_ranks]
-    one.evidence = [replace(evidence_report(), samples_of_a_pass=alone)]
-    assert bool(evidence.overlap_of_shards(both, one)) is overlap

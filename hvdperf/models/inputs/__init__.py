@@ -95,8 +95,7 @@ class Request:
     symmetric: scale pixels to -1..1, as a generator's are, instead of standardising them by
     channel; ImageNet's always are. augment and shuffle have no effect on the synthetic input, which
     repeats one batch, and on a network's own data, which are as its `data` function yields them;
-    augment has none on words. numbered: of a network's own data, yield pairs of the samples'
-    numbers within a pass, int64 [batch], and the batch. threads: the pipeline's own, which do the
+    augment has none on words. threads: the pipeline's own, which do the
     work. Raises ValueError for an impossible shard, batch or number of threads.
     """
 
@@ -111,7 +110,6 @@ class Request:
     symmetric: bool = False
     augment: bool = True
     shuffle: bool = True
-    numbered: bool = False
     threads: int = 1
 
     def __post_init__(self) -> None:

@@ -20,7 +20,6 @@ class BareTrainer:
 
     rank = 0
     world_size = 1
-    samples_of_a_pass = None
 
     def __init__(self, config: RankConfig) -> None:
         self.config = config

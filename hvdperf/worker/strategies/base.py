@@ -29,8 +29,6 @@ class Trainer(Protocol):
     parts: list[Part]
     rank: int = 0
     world_size: int = 1
-    # Samples of this process in a pass over the user's own data; None until a pass is over.
-    samples_of_a_pass: Optional[int] = None
 
     def __init__(self, config: RankConfig) -> None:
         self.config = config
@@ -103,6 +101,11 @@ class Trainer(Protocol):
     def by_replica(self, parts: list[Part]) -> list[list[Any]]:
         """Return the trainable weights of every replica of this process."""
         return [training.weights(parts)]
+
+    def samples_of_a_pass(self) -> Optional[int]:
+        """Return how many samples of the user's own data this process reads in a pass; None if that
+        is not known, or for other data."""
+        return None
 
     def total(self, values: Sequence[float]) -> list[float]:
         """Return each value added up over all processes."""

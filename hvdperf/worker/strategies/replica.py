@@ -3,7 +3,7 @@ add an exchange of gradients to."""
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import numpy as np
 import tensorflow as tf
@@ -64,9 +64,6 @@ class ReplicaTrainer(Trainer):
         # Sparse gradients of a step, each with its variable.
         self._sparse: list[tuple[tf.Variable, tf.IndexedSlices]] = []
         self._rows: list[tf.Tensor] = []
-        # Batches of one's own data come with the numbers of their samples.
-        self._counts_samples = training.has_own_data(config)
-        self._last_number = -1
 
     def gradients(self, tape: tf.GradientTape, loss: tf.Tensor, sources: Any) -> Any:
         """Return the gradients of a loss, reduced over all replicas."""
@@ -106,12 +103,15 @@ class ReplicaTrainer(Trainer):
         if self.config.common_order:
             common = training.open_common(self.config, self.task, batch)
             return common.shard(self.world_size, self.rank)
-        return self._own_samples(batch, numbered=self._counts_samples)
+        return self._own_samples(batch)
 
-    def _own_samples(self, batch: int, **options: bool) -> tf.data.Dataset:
-        """Return batches of this rank's shard. options: as in training.open_dataset."""
+    def _own_samples(self, batch: int, augment: bool = True) -> tf.data.Dataset:
+        """Return batches of this rank's shard. augment: as in training.open_dataset."""
         shard = (self.rank, self.world_size)
-        return training.open_dataset(self.config, self.task, batch, shard, **options)
+        return training.open_dataset(self.config, self.task, batch, shard, augment)
+
+    def samples_of_a_pass(self) -> Optional[int]:
+        return training.own_samples(self.config, (self.rank, self.world_size))
 
     def trace(self) -> Facts:
         self._steps["full"] = self.cycle(self.parts)
@@ -247,18 +247,7 @@ class ReplicaTrainer(Trainer):
             self._saved = []
 
     def next_batch(self, kind: str) -> Any:
-        batch = next(self._batches[kind])
-        if self._counts_samples:
-            numbers, batch = batch
-            if self.samples_of_a_pass is None and kind != "split":
-                self._count(numbers.numpy())
-        return batch
-
-    def _count(self, numbers: Any) -> None:
-        """Find the end of the first pass over the data, where the numbers of samples begin anew."""
-        before, self._last_number = self._last_number, int(numbers[-1])
-        if self._last_number <= before or numbers.argmax() < len(numbers) - 1:
-            self.samples_of_a_pass = max(before, int(numbers.max())) + 1
+        return next(self._batches[kind])
 
     def step(self, kind: str, batch: Any) -> Any:
         return next(self._steps[kind])(*batch)
