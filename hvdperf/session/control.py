@@ -146,7 +146,7 @@ class Control:
 
 
 # Own networks ------------------------------------------------------------------------------------
-# A launch of each way to train them carries out the orders `read` and `check`.
+# A launch of each way to train them carries out the order `check`.
 
 # Training steps of a trial.
 STEPS = 3
@@ -164,7 +164,8 @@ class FirstSteps:
     start-up left them out. samples: of all steps, 0 if they are not counted. sparse: number of
     gradients of single rows. apart: the largest relative difference between the gradients of equal
     steps; None if they were not compared. exchange_seen: whether an exchange is told from
-    computing.
+    computing. identity: a text that tells the network's own data from others, if rank 0 has read
+    them. differs: how they differ at each opening; "" if they do not.
     """
 
     step_seconds: float
@@ -173,13 +174,6 @@ class FirstSteps:
     sparse: int = 0
     apart: float | None = None
     exchange_seen: bool = True
-
-
-@dataclass(frozen=True)
-class OwnData:
-    """What rank 0 reports of the network's own data. identity: a text that tells them from others.
-    differs: how they differ at each opening; "" if they do not."""
-
     identity: str = ""
     differs: str = ""
 
@@ -190,8 +184,8 @@ class Trial:
 
     error: why it cannot be measured at all, in words; "" if it can. of_node: whether the machine or
     the environment may be at fault, as when time ran out. refused: reasons why arms cannot be
-    trained in their way. apart: as in FirstSteps. sparse: number of gradients of single rows.
-    unseen: whether the exchange of a script cannot be told from computing. data: of its own.
+    trained in their way. apart, identity, differs: as in FirstSteps. sparse: number of gradients of
+    single rows. unseen: whether the exchange of a script cannot be told from computing.
     """
 
     error: str = ""
@@ -201,7 +195,8 @@ class Trial:
     sparse: int = 0
     unseen: bool = False
     pace: Pace = field(default_factory=Pace)
-    data: OwnData = field(default_factory=OwnData)
+    identity: str = ""
+    differs: str = ""
 
     def judgement(self, comparison: Comparison) -> Judgement | None:
         """Return the judgement of a comparison that is not to be measured; None for others."""
@@ -222,10 +217,10 @@ class Trial:
             ), Verdict.INVALID
         if self.unseen and comparison.question.spec.without_exchange:
             return UNSEEN, Verdict.INFO
-        if self.data.differs and comparison.tolerance is not None:
+        if self.differs and comparison.tolerance is not None:
             return (
                 "its trainings cannot be compared, because its data differ at each opening "
-                f"({self.data.differs}): give its shuffle and its random operations a seed, and "
+                f"({self.differs}): give its shuffle and its random operations a seed, and "
                 "map with deterministic=True; its speeds are measured"
             ), Verdict.INVALID
         arms = comparison.arms
@@ -247,15 +242,17 @@ class Trial:
         self.sparse = max(self.sparse, *(each.sparse for each in checks))
         self.apart = max(self.apart, *(each.apart or 0.0 for each in checks))
         self.unseen |= not all(each.exchange_seen for each in checks)
+        self.identity = self.identity or checks[0].identity
+        self.differs = self.differs or checks[0].differs
 
 
 class NotTrained(Exception):
     """A way does not train the network; the message says why. of_node: the machine or the
-    environment may be at fault. of_data: the network's own data are."""
+    environment may be at fault."""
 
-    def __init__(self, why: str, of_node: bool, of_data: bool = False) -> None:
+    def __init__(self, why: str, of_node: bool) -> None:
         super().__init__(why)
-        self.of_node, self.of_data = of_node, of_data
+        self.of_node = of_node
 
 
 def try_all(
@@ -301,9 +298,6 @@ def _try(
         except NotTrained as error:
             found.refused.update(dict.fromkeys(arms_of_way, str(error)))
             problems.append(error)
-            if error.of_data:
-                trained = False
-                break
     if problems and not trained:
         found.error = f"{where}: {problems[0]}"
         found.of_node = all(error.of_node for error in problems)
@@ -334,7 +328,8 @@ def _try_way(
     """Start an arm, and let it train a few steps. The first one of a stack has its gradients
     compared. The network's own data are read once, with the session's own stack. Raises
     NotTrained."""
-    began, group, reading = time.monotonic(), None, False
+    began, group = time.monotonic(), None
+    read = bool(own.data and not found.identity and not arm.stack)
     deadline_s = arm_launcher.startup_deadline(arm)
     try:
         # What the trace and the first step meet is found by the check, which knows more of it.
@@ -343,14 +338,13 @@ def _try_way(
         )
         group.wait_ready(deadline_s)
         starts = time.monotonic() - began
-        if own.data and not found.data.identity and not arm.stack:
-            began, reading = time.monotonic(), True
-            found.data = group.reports(OwnData, "read", deadline_s)[0]
-        began, reading = time.monotonic(), False
-        checks = group.reports(FirstSteps, "check", deadline_s, steps=STEPS, compare=is_first)
+        began = time.monotonic()
+        checks = group.reports(
+            FirstSteps, "check", deadline_s, steps=STEPS, compare=is_first, read=read
+        )
         group.close()
     except LaunchFailed as failed:
-        raise _not_trained(failed.failure, group, began + deadline_s, reading) from None
+        raise _not_trained(failed.failure, group, began + deadline_s) from None
     except (LaunchError, DataError, OSError) as error:
         raise NotTrained(str(error), of_node=True) from None
     finally:
@@ -361,9 +355,7 @@ def _try_way(
         say(f"{own.name}: a step counts as one sample: no batch is seen")
 
 
-def _not_trained(
-    failure: Failure, group: LiveLaunch | None, deadline: float, reading: bool
-) -> NotTrained:
+def _not_trained(failure: Failure, group: LiveLaunch | None, deadline: float) -> NotTrained:
     """Return the error of a launch that failed. Of a rank that ended without a word, it has the
     last line that this has written."""
     ranks = group.ranks if group is not None else []
@@ -372,4 +364,4 @@ def _not_trained(
         why += f": {failure.tail[-1]}"
     unconnected = not any(rank.pid for rank in ranks)
     late = time.monotonic() >= deadline
-    return NotTrained(why, failure.of_node or unconnected or late, reading)
+    return NotTrained(why, failure.of_node or unconnected or late)

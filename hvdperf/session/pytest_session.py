@@ -266,7 +266,7 @@ class PytestSession:
             self.options.launcher,
             self.session_plan.slots,
             data_sets={
-                name: trials[name].data.identity if name in trials else data.identity
+                name: trials[name].identity if name in trials else data.identity
                 for name, data in self.session_plan.data.items()
             },
             own_networks={name: digest(network(name)) for name in self._own_networks()},

@@ -51,7 +51,6 @@ FUNCTIONS = {
     "block": ("steps", "run_block"),
     "check": ("own_trial", "check"),
     "collective": ("collectives", "measure"),
-    "read": ("own_trial", "read"),
     "run": ("steps", "run"),
 }
 

@@ -1,8 +1,6 @@
-"""The orders by which a rank tries a network of the user's own, before anything is timed.
-
-`read` reads samples of the network's own data; `check` goes through the rest of the start-up, from
-the trace on, and trains some steps. Both raise BadNetwork for a network that cannot be measured.
-"""
+"""The order by which a rank tries a network of the user's own, before anything is timed: it reads
+samples of the network's own data, goes through the rest of the start-up, from the trace on, and
+trains some steps. It raises BadNetwork for a network that cannot be measured."""
 
 from __future__ import annotations
 
@@ -37,11 +35,13 @@ SHARED = 0.01
 # Training ------------------------------------------------------------------------------------
 
 
-def check(trainer: Any, driver: Driver, steps: int, compare: bool) -> Facts:
+def check(trainer: Any, driver: Driver, steps: int, compare: bool, read: bool) -> Facts:
     """Start to train, and train so many steps. Return the fields of session.control.FirstSteps.
-    compare: whether the gradients of equal steps are compared."""
+    compare: whether the gradients of equal steps are compared. read: whether rank 0 reads the data
+    for all ranks."""
     config = trainer.config
     network = registry.network(config.model)
+    of_data = _read(config) if read and driver.rank == 0 else {}
     apart = _apart(config, (driver.rank, config.world_size)) if compare else None
     for part in trainer.parts:
         contract.check_methods(part.model, bool(network.loss), bool(network.optimizer))
@@ -56,6 +56,7 @@ def check(trainer: Any, driver: Driver, steps: int, compare: bool) -> Facts:
                 f"the loss is {_shown(loss)} at step {step + 2}; lower its learning rate"
             )
     return {
+        **of_data,
         "start_seconds": started - began,
         "step_seconds": (time.monotonic() - started) / steps,
         "sparse": facts.get("sparse_tensors", 0),
@@ -131,12 +132,10 @@ def _gradients(task: Any, parts: Any) -> Callable[[Any], list[Any]]:
 # Reading -------------------------------------------------------------------------------------
 
 
-def read(trainer: Any, driver: Driver) -> Facts:
-    """Return the fields of session.control.OwnData. Rank 0 alone reads, for all replicas.
-    Raises BadNetwork if the samples cannot be shared by the replicas, or do not fit together."""
-    if driver.rank:
-        return {}
-    config, replicas = trainer.config, trainer.config.world_size
+def _read(config: RankConfig) -> Facts:
+    """Return the identity of the network's own data, and how they differ at each opening. Raises
+    BadNetwork if the samples cannot be shared by the replicas, or do not fit together."""
+    replicas = config.world_size
     first = partial(_first, config, {})
     whole = first(Shard(0, 1), OF_IDENTITY + replicas)
     if not whole:
@@ -165,14 +164,12 @@ def read(trainer: Any, driver: Driver) -> Facts:
     differs = f"{same} of {len(again)} samples are the same" if same < len(again) else ""
     # Of its identity are the number of samples, if it is known, their form, and a hash of the first
     # ones, if these are the same at each opening.
-    known = whole[:OF_IDENTITY]
     dataset = _opened(config, Shard(0, 1))
     size = int(dataset.cardinality())
     form = re.sub(r"TensorSpec\(shape=|, name=None\)|tf\.", "", str(dataset.element_spec))
-    is_same = first(Shard(0, 1), len(known)) == known
-    digest = hashlib.sha256(" ".join(known).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(" ".join(whole[:OF_IDENTITY]).encode()).hexdigest()[:16]
     parts = [f"{size} samples"] * (size >= 0)
-    parts += [form, digest if is_same else "differs at each opening"]
+    parts += [form, "differs at each opening" if differs else digest]
     return {"identity": ", ".join(parts), "differs": differs}
 
 

@@ -96,7 +96,7 @@ def test_the_trial_knows_the_pace_and_what_is_sparse(trials: dict[str, Trial]) -
 
 
 def test_data_are_told_by_what_they_yield(trials: dict[str, Trial]) -> None:
-    sound, unlike = trials["dicts"].data, trials["unlike"].data
+    sound, unlike = trials["dicts"], trials["unlike"]
     assert sound.differs == ""
     assert sound.identity.startswith("64 samples, ")
     assert unlike.differs
