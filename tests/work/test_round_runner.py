@@ -360,18 +360,17 @@ def test_arms_that_leave_a_core_idle_start_together():
 
 
 @pytest.mark.parametrize("work", WORKS.values())
-def test_ranks_are_forked_unless_their_start_is_what_is_measured(stage, work):
-    make_runner(stage, work=work).take(0, [HOROVOD_2])
+def test_ranks_are_forked_unless_their_start_is_measured_and_leave_a_group_on_wall_time(
+    stage, work
+):
+    launch = make_runner(stage, work=work).take(0, [HOROVOD_2]).of(HOROVOD_2)
     ((_, details),) = stage.of("start")
     assert details["forks"] is (work not in (Startup, WallTime))
     assert not stage.forks, "a server does not outlive its round"
-
-
-def test_what_is_still_starting_is_shown(stage):
-    shown: list[str] = []
-    make_runner(stage, doing=shown.append).take(0, ARMS)
-    first, second = (set(text.split()[1:]) for text in shown if text.startswith("start "))
-    assert (len(first), len(second)) == (2, 1)
+    on_wall_time = work is WallTime
+    assert isinstance(launch.work, StampedRun) is on_wall_time
+    assert stage.of("close") == [(HOROVOD_2, {"leave_group": on_wall_time})]
+    assert bool(stage.of("ablation")) is on_wall_time
 
 
 def test_the_order_is_drawn_anew_every_round(stage):
@@ -515,6 +514,9 @@ def test_an_arm_that_fails_does_not_stop_the_others(stage, work, what, schedule)
     assert others.keys() == {HOROVOD_1, MIRRORED_2}
     assert all(count >= 3 for count in others.values())
     assert stage.alive() == 0
+    stage.log.clear()
+    stage.raises.clear()
+    assert launched(runner.take(1, ARMS)) == others.keys(), "it is never started again"
 
 
 @pytest.mark.parametrize("gone", [None, SlotGone(1, "node2", "it is stopped")])
@@ -528,17 +530,6 @@ def test_an_arm_that_cannot_be_started_fails_unless_its_slot_is_gone(stage, gone
     assert (failed.phase, failed.started) == ("launch", gone is None)
 
 
-def test_an_arm_that_has_failed_is_never_started_again(stage):
-    stage.raises[HOROVOD_2, "block"] = failure(HOROVOD_2)
-    runner = make_runner(stage)
-    runner.take(0, ARMS)
-    stage.log.clear()
-    stage.raises.clear()
-    measured = runner.take(1, ARMS)
-    assert {arm for arm, _ in stage.of("start")} == {HOROVOD_1, MIRRORED_2}
-    assert not measured.has(HOROVOD_2)
-
-
 @pytest.mark.parametrize("what", ["start", "wait_ready", "block", "evidence"])
 def test_nothing_is_left_running_after_ctrl_c(stage, what):
     stage.raises[MIRRORED_2, what] = KeyboardInterrupt()
@@ -549,29 +540,22 @@ def test_nothing_is_left_running_after_ctrl_c(stage, what):
     assert endings == sorted(endings, reverse=True), "one waited for while others still ran"
 
 
-def test_a_start_up_is_measured_without_training(stage):
-    runner = make_runner(stage, schedule=Schedule.FRESH, work=Startup, last_phase=Phase.TRACE)
-    measured = runner.take(0, ARMS)
-    assert {details["last_phase"] for _, details in stage.of("start")} == {Phase.TRACE}
-    assert stage.of("block") == []
-    assert len(stage.of("evidence")) == len(stage.of("close")) == 3
-    assert all(launch.startup_seconds for launch in measured.launches)
-
-
 @pytest.mark.parametrize(
     ("work", "length"),
     [
         (Epochs, {"steps": 390, "validate": True}),
         (Seconds, {"seconds": 7.0, "validate": False}),
         (Endurance, {"steps": 1200, "validate": False}),
+        (Startup, None),
     ],
 )
-def test_a_run_is_as_long_as_its_work_says(stage, work, length):
+def test_a_run_is_as_long_as_its_work_says_and_a_start_up_has_none(stage, work, length):
     runs = Runs(epochs=10, seconds=7.0, endurance_steps=1200)
-    measured = make_runner(stage, work=work, runs=runs).take(0, [HOROVOD_2])
-    assert stage.of("run") == [(HOROVOD_2, length)]
+    launch = make_runner(stage, work=work, runs=runs).take(0, [HOROVOD_2]).of(HOROVOD_2)
+    assert stage.of("run") == [(HOROVOD_2, length)] * bool(length)
     assert stage.of("block") == []
-    assert [rank.steps for rank in measured.of(HOROVOD_2).run] == [100, 100]
+    assert [rank.steps for rank in launch.run] == [100, 100] * bool(length)
+    assert launch.startup_seconds
 
 
 def test_every_strategy_trains_as_many_updates_on_the_same_batches(stage):
@@ -623,14 +607,6 @@ def test_of_wall_time_a_marked_run_comes_first_and_then_its_parts(stage):
     assert stamped(alone).timestamps is not None
     assert stamped(both).timestamps is not None
     assert both.startup_seconds
-
-
-@pytest.mark.parametrize("work", [each for each in WORKS.values() if each is not WallTime])
-def test_only_a_launch_on_wall_time_leaves_its_group_and_has_timestamps(stage, work):
-    launch = make_runner(stage, work=work).take(0, [HOROVOD_2]).of(HOROVOD_2)
-    assert not isinstance(launch.work, StampedRun)
-    assert stage.of("close") == [(HOROVOD_2, {"leave_group": False})]
-    assert stage.of("ablation") == []
 
 
 def test_every_round_of_runs_begins_with_other_weights(stage):
