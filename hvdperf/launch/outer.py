@@ -2,22 +2,20 @@
 its row of LAUNCHERS, or another one, under which every rank would be a session of its own; and the
 end of this process with that launcher, or with another program that it belongs to.
 
-Rank 0 publishes a text for the others. srun, for one, gives its tasks no PMIx unless it is asked
-to, so the text is a file in the checkout, which the hosts share; under mpirun it goes through the
-PMIx server of that mpirun. MPI could do the same. It would be imported and initialized by every
-rank, however, and could not be finalized without all of them.
+Rank 0 publishes a text for the others in a file of the checkout, which hosts share. MPI could pass
+it on. It would be imported and initialized by every rank, however, and could not be finalized
+without all of them.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -31,16 +29,8 @@ from hvdperf.worker.process import stat_fields
 # Seconds for a slot and rank 0 to find each other: on a network file system a slot may see the file
 # of rank 0 late.
 JOIN_S = 90.0
-# Seconds for which a rank keeps asking PMIx for a text that is not there yet.
-PMIX_S = 60.0
 # Seconds between two attempts.
 _POLL_S = 0.2
-# The libraries that may hold PMIx: Open MPI 4's own, or the separate one of Debian and Open MPI 5.
-_LIBRARIES = ("libopen-pal.so.40", "libpmix.so.2")
-_KEY = b"hvdperf.session"
-# Constants of pmix_common.h, which are the same in PMIx 3, 4 and 5.
-_SUCCESS, _NOT_FOUND, _GLOBAL, _STRING = 0, -46, 3, 3
-_NO_OPTIONS = None, ctypes.c_size_t(0)
 # Seconds after which a wait is told.
 SOON_S = 8.0
 
@@ -86,8 +76,7 @@ class OuterLauncher:
             self._file().unlink()
 
     def look_up(self) -> str:
-        """Wait for the text that rank 0 publishes, and return it; return "" if rank 0 ends before.
-        Raises UserError."""
+        """Wait for the text that rank 0 publishes, and return it. Raises UserError."""
         began, told, file = time.monotonic(), False, self._file()
         while time.monotonic() < began + JOIN_S:
             # Opening the directory has NFS forget that the file was not there.
@@ -101,7 +90,7 @@ class OuterLauncher:
                 print(f"{text}, {JOIN_S:.0f} s at most", file=sys.stderr, flush=True)
         raise UserError(
             f"rank 0 has not written {file} within {JOIN_S:.0f} s: put the checkout on a file "
-            "system that all hosts share, or start the suite with mpirun"
+            "system that all hosts share"
         )
 
     def _file(self) -> Path:
@@ -111,7 +100,7 @@ class OuterLauncher:
 
 
 class _Mpirun(OuterLauncher):
-    """Open MPI's, which tells how many processes are on a host, and has a server of PMIx."""
+    """Open MPI's, which tells how many processes are on a host."""
 
     def on_one_host(self) -> bool:
         return os.environ.get(self.nodes) == str(outer_size())
@@ -126,76 +115,14 @@ class _Mpirun(OuterLauncher):
             return ["mpirun", "-np", str(outer_size())]
         return ["mpirun", *words[1 : names.index("pytest")]]
 
-    def publish(self, text: str) -> None:
-        with _pmix() as (pmix, _):
-            value = _Value(_STRING, text.encode())
-            _check("PMIx_Put", pmix.PMIx_Put(ctypes.c_uint8(_GLOBAL), _KEY, ctypes.byref(value)))
-            _check("PMIx_Commit", pmix.PMIx_Commit())
-
-    def withdraw(self) -> None:
-        """Leave the text, which ends with mpirun."""
-
-    def look_up(self) -> str:
-        with _pmix() as (pmix, process):
-            first, found = _Process(process.namespace, 0), ctypes.POINTER(_Value)()
-            asked = ctypes.byref(first), _KEY, *_NO_OPTIONS, ctypes.byref(found)
-            deadline = time.monotonic() + PMIX_S
-            # "Not found" is also the answer to a rank that asks while rank 0 is still starting, as
-            # happens to some of 200 ranks on a busy host.
-            while (status := pmix.PMIx_Get(*asked)) == _NOT_FOUND:
-                if time.monotonic() > deadline:
-                    return ""
-                time.sleep(_POLL_S)
-            _check("PMIx_Get", status)
-            return str(found.contents.text.decode())
-
-
-class _Process(ctypes.Structure):
-    _fields_ = [("namespace", ctypes.c_char * 256), ("rank", ctypes.c_uint32)]
-
-
-class _Value(ctypes.Structure):
-    # A union follows the type. A text takes its first 8 bytes, and no member takes more than 64.
-    _fields_ = [("type", ctypes.c_uint16), ("text", ctypes.c_char_p), ("rest", ctypes.c_char * 56)]
-
-
-@contextmanager
-def _pmix() -> Iterator[tuple[ctypes.CDLL, _Process]]:
-    """Yield the library, initialized, and the own process's name."""
-    pmix, process = _library(), _Process()
-    _check("PMIx_Init", pmix.PMIx_Init(ctypes.byref(process), *_NO_OPTIONS))
-    try:
-        yield pmix, process
-    finally:
-        # A rank that ends without this one ends its mpirun.
-        pmix.PMIx_Finalize(*_NO_OPTIONS)
-
-
-def _library() -> ctypes.CDLL:
-    for name in _LIBRARIES:
-        with suppress(OSError):
-            library = ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
-            if hasattr(library, "PMIx_Init"):
-                return library
-    raise UserError(
-        f"none of {', '.join(_LIBRARIES)} can be loaded, through one of which the ranks of mpirun "
-        "find each other: run `. ./activate` first, or install the library of your mpirun"
-    )
-
-
-def _check(function: str, status: int) -> None:
-    if status != _SUCCESS:
-        raise UserError(
-            f"{function} failed with status {status}: this rank cannot reach its mpirun; is "
-            "mpirun of the same Open MPI as the libraries in LD_LIBRARY_PATH?"
-        )
-
 
 # The first one counts whose size is set: mpirun may run in a step of srun.
 LAUNCHERS = (
     _Mpirun(
         "mpirun",
         *("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+        # The first one is drawn for each launch, by Open MPI 4; the other is of Open MPI 5, too.
+        ids=("OMPI_MCA_orte_precondition_transports", "PMIX_NAMESPACE"),
         parent=True,
     ),
     OuterLauncher(

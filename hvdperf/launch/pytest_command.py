@@ -38,7 +38,7 @@ def main() -> int:
     sys.argv = ["pytest", *_added(), *sys.argv[1:]]
     status = int(command.load()())
     if outer_size() > 1:
-        dismiss_slots()
+        dismiss_slots(status)
     return 0 if leave_status(status) else status
 
 

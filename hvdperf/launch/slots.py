@@ -46,11 +46,12 @@ SOON_S = 5.0
 MOST_NAMED = 4
 
 
-def dismiss_slots() -> None:
-    """Let the slots leave if this session has ended without publishing its address."""
+def dismiss_slots(exit_status: int) -> None:
+    """Let the slots leave if this session has ended without publishing its address. exit_status: as
+    `Slots.release` takes it."""
     if not Slots.published:
         with suppress(UserError):  # mpirun ends them
-            outer.started_by().publish("")
+            Slots().release(exit_status)
 
 
 class Slots(Peers[int]):
@@ -262,10 +263,7 @@ def lend_slot() -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     process.take_name(f"hvd-slot-{outer_rank()}")
     try:
-        session = outer.started_by().look_up()
-        if not session:
-            sys.exit(0)
-        connection = _connect(**json.loads(session))
+        connection = _connect(**json.loads(outer.started_by().look_up()))
     except UserError as error:
         sys.exit(f"ERROR: the slot of rank {outer_rank()}: {error}")
     with tempfile.TemporaryDirectory(prefix="hvdperf-slot-") as scratch:

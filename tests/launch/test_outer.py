@@ -14,9 +14,8 @@ import termios
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,7 +30,7 @@ VARIABLES = (
     *(each.rank for each in (*outer.LAUNCHERS, *outer.OTHERS)),
     *(each.size for each in (*outer.LAUNCHERS, *outer.OTHERS)),
     *(each.nodes for each in outer.LAUNCHERS),
-    *("SLURM_JOB_ID", "SLURM_STEP_ID"),
+    *(name for each in outer.LAUNCHERS for name in each.ids),
 )
 # A shell of sbatch or salloc, a task of srun, a rank of mpirun in an allocation.
 BATCH = {"SLURM_PROCID": "0", "SLURM_JOB_ID": "7"}
@@ -111,8 +110,9 @@ def test_a_number_that_is_none_is_named(started_with, name):
         outer.check_launcher()
 
 
-def test_tasks_of_srun_find_what_rank_0_publishes_in_a_file_of_its_owner(started_with, cache):
-    started_with(TASK)
+@pytest.mark.parametrize("environment", [TASK, RANK])
+def test_ranks_find_what_rank_0_publishes_in_a_file_of_its_owner(started_with, cache, environment):
+    started_with(environment)
     found: list[str] = []
     waiting = threading.Thread(target=lambda: found.append(outer.started_by().look_up()))
     waiting.start()
@@ -135,51 +135,6 @@ def test_another_step_of_the_job_has_a_file_of_its_own(started_with, monkeypatch
     monkeypatch.setattr(outer, "CACHE", Path("/proc/nowhere"))
     with pytest.raises(UserError, match=r"srun-7\.2\.json cannot be written"):
         outer.started_by().publish("where rank 0 is")
-
-
-class Library:
-    """A PMIx that answers with these statuses, one a request, and has the text with the last."""
-
-    def __init__(self, *statuses: int) -> None:
-        self.statuses = list(statuses)
-        self.value = outer._Value(outer._STRING, b"the text")
-
-    def PMIx_Get(self, *arguments: Any) -> int:  # noqa: N802
-        found = arguments[-1]._obj
-        status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
-        if status == 0:
-            found.contents = self.value
-        return status
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function that looks up the text in a PMIx with these answers."""
-    monkeypatch.setattr(outer, "_POLL_S", 0.001)
-    monkeypatch.setattr(outer, "PMIX_S", 0.05)
-
-    def look_up(*statuses: int) -> str:
-        @contextmanager
-        def initialized() -> Iterator[tuple[Library, outer._Process]]:
-            yield Library(*statuses), outer._Process()
-
-        monkeypatch.setattr(outer, "_pmix", initialized)
-        return outer.LAUNCHERS[0].look_up()
-
-    return look_up
-
-
-def test_a_rank_takes_the_text_that_is_there_and_one_that_asks_too_early_asks_again(asked) -> None:
-    """Open MPI tells some of 200 ranks that there is no text, before rank 0 has given it."""
-    assert asked(0) == asked(-46, -46, -46, 0) == "the text"
-
-
-def test_a_rank_whose_rank_0_gives_no_text_leaves_and_another_error_names_its_function(
-    asked,
-) -> None:
-    assert asked(-46) == ""
-    with pytest.raises(UserError, match="PMIx_Get failed with status -25"):
-        asked(-25)
 
 
 # Prints its id and then sleeps; it stands for a session.
