@@ -63,7 +63,6 @@ class Measured(Figures):
     rounds: list[Round]
     seconds: float
     took_seconds: float = 0.0
-    load: list[float] = field(default_factory=list)
 
 
 # The speed, relative to the others, below which a node is slow. How fast memory is depends on the

@@ -262,7 +262,7 @@ def measure(
 ) -> judge.Measured:
     """Measure the nodes in so many rounds. data_dir: from which they read, "" for a file that each
     writes. seconds: of a term in a round. say: is told how far it is."""
-    began, load = time.monotonic(), [os.getloadavg()[0]]
+    began = time.monotonic()
     facts = crew.ask({node: ("prepare", [data_dir]) for node in crew.there}, PREPARE_S)
     kinds = {node: str(each["kind"]) for node, each in facts.items()}
     ports = {node: int(each["port"]) for node, each in facts.items()}
@@ -296,6 +296,5 @@ def measure(
             if number % _TOLD == 0 and number < rounds:
                 say(f"round {number} of {rounds}, {time.monotonic() - began:.0f} s")
     compare()
-    load.append(os.getloadavg()[0])
     took = time.monotonic() - began
-    return judge.Measured(crew.nodes, kinds, dict(crew.lost), digests, found, seconds, took, load)
+    return judge.Measured(crew.nodes, kinds, dict(crew.lost), digests, found, seconds, took)
