@@ -56,11 +56,9 @@ class Order:
 class Job(Protocol):
     """The processes of one launch."""
 
-    def ended(self) -> str | None:
-        """Return how the launch ended, in words; return None while it runs."""
-
-    def lost_slot(self) -> SlotGone | None:
-        """Return a slot of the launch that is gone, which ends its ranks and then the others."""
+    def ended(self) -> str | SlotGone | None:
+        """Return how the launch ended, in words; a slot that is gone, which ends its ranks and then
+        the others; None while it runs."""
 
     def fate(self, rank: int) -> str:
         """Return how the rank ended, in words; return "" if that is not known."""
@@ -237,27 +235,24 @@ class Daemons:
     def left(self, rank: int, reason: str = "") -> None:
         self._asking.pop(rank, None)
 
-    def ended(self) -> str | None:
-        """Return which daemon has ended or could not be started, in words; None if none has."""
+    def ended(self) -> str | SlotGone | None:
+        """Return which daemon has ended or could not be started, in words, or a slot with a daemon
+        that is gone; None if none is."""
         while self._asked:
             self._start(*self._asked.pop())
         if self._problem:
             return f"ended: {self._problem}"
         # A slot that is lost may still have reported the status of its daemon, which went with it.
-        if lost := self.lost_slot():
-            return f"ended: {lost}"
+        gone = self._slots.gone()
+        if lost := next((gone[rank] for rank in self._ranks.values() if rank in gone), None):
+            return lost
         statuses = self._job.statuses()
         if isinstance(statuses, SlotGone):  # since the line above
-            return f"ended: {statuses}"
+            return statuses
         for host, status in zip(self._agents, statuses, strict=True):
             if status is not None:
                 return f"ended: Open MPI's daemon on {host} ended with status {status}"
         return None
-
-    def lost_slot(self) -> SlotGone | None:
-        """Return a slot with a daemon that is gone; None if none is."""
-        gone = self._slots.gone()
-        return next((gone[rank] for rank in self._ranks.values() if rank in gone), None)
 
     def _start(self, host: str, connection: Connection, command: str) -> None:
         problem = ""
@@ -287,14 +282,11 @@ class MpirunJob:
         self._process, self._daemons = process, daemons
         self._stderr, self._shared = scratch / "stderr", shared
 
-    def ended(self) -> str | None:
+    def ended(self) -> str | SlotGone | None:
         if self._daemons is not None and (ended := self._daemons.ended()) is not None:
             return ended
         status = self._process.poll()
         return None if status is None else f"ended with status {status}"
-
-    def lost_slot(self) -> SlotGone | None:
-        return self._daemons.lost_slot() if self._daemons is not None else None
 
     def fate(self, rank: int) -> str:
         """Return how the rank ended, in words; return "" if mpirun does not report it. mpirun
@@ -442,15 +434,11 @@ class AgentsJob:
         self._agents = agents
         self._forked = forked
 
-    def ended(self) -> str | None:
+    def ended(self) -> str | SlotGone | None:
         statuses = self.statuses()
         if isinstance(statuses, SlotGone):
-            return f"ended: {statuses}"
+            return statuses
         return None if None in statuses else f"ended with status {statuses}"
-
-    def lost_slot(self) -> SlotGone | None:
-        statuses = self.statuses()
-        return statuses if isinstance(statuses, SlotGone) else None
 
     def statuses(self) -> list[int | None] | SlotGone:
         """Return the exit statuses by rank, or a slot that is gone."""

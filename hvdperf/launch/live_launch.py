@@ -33,8 +33,6 @@ ECHO = re.compile(
     r"Socket closed|Broken pipe|gloo",
     re.IGNORECASE,
 )
-# Seconds for which ranks that somebody has stopped are waited for in all, beyond a deadline.
-STOPPED_S = 300.0
 # Times that a rank on another host is asked for its time of day. The shortest round trip counts,
 # because the rank is busy importing.
 TIMES_ASKED = 16
@@ -360,15 +358,6 @@ class LiveLaunch:
             return self.failing or done()
 
         ended = self._hub.pump_until(over, self._asked_by_hub + deadline_s)
-        patience = STOPPED_S
-        # Somebody has stopped a rank, and may let it go on; then it has its time again.
-        while not ended and patience > 0 and self._stopped():
-            began = self._hub.now()
-            self._hub.pump_until(lambda: over() or not self._stopped(), began + patience)
-            patience -= self._hub.now() - began
-            ended = over()
-            if not ended and not self._stopped():
-                ended = self._hub.pump_until(over, self._hub.now() + deadline_s)
         if ended and not self.failing:
             return
         if stopped := self._stopped():  # whatever it looks like to the other ranks
@@ -410,7 +399,8 @@ class LiveLaunch:
             lambda: len(self._lost()) == len(self.ranks), self._hub.now() + GRACE_S
         )
         if not self._lost():
-            cause = f"it {self._job.ended() or 'ended'}"
+            ended = self._job.ended() or "ended"
+            cause = f"it ended: {ended}" if isinstance(ended, SlotGone) else f"it {ended}"
             if not all(rank.pid for rank in self.ranks):
                 cause += " before the ranks connected"
             return self._failure(None, self._with_fate_of_server(cause))
@@ -439,10 +429,10 @@ class LiveLaunch:
                 at = f"step {step}: " if (step := error.get("step")) else ""
                 return self._failure(first, f"{at}{message}", error["phase"], of_user=True)
             return self._failure(first, f"{error['kind']}: {message}", error["phase"])
-        lost_slot = self._job.lost_slot()
-        if lost_slot is not None and lost_slot.host != self.ranks[first].host:
+        ended = self._job.ended()
+        if isinstance(ended, SlotGone) and ended.host != self.ranks[first].host:
             # The launcher ended this rank after it had lost the other host.
-            return self._failure(None, f"it ended: {lost_slot}")
+            return self._failure(None, f"it ended: {ended}")
         cause = f"the process ended without a report {self._job.fate(first)}".rstrip()
         stall = self._stall()
         if stall is not None and first in stall.tensors:

@@ -154,7 +154,7 @@ def job() -> Mock:
     """Processes that end only when the test says so. reports: what Horovod's stall inspector has
     written, by rank."""
     made = Mock(reports={})
-    made.ended.return_value = made.lost_slot.return_value = None
+    made.ended.return_value = None
     made.fate.side_effect = lambda rank: f"(killed by signal 9, as rank {rank})"
     made.tail.side_effect = lambda rank: [*made.reports.get(rank, []), f"last words of {rank}"]
     return made
@@ -448,9 +448,9 @@ def test_errors_come_before_ends_without_a_report_and_these_before_echoes(
 
 
 def test_a_rank_that_the_launcher_ended_does_not_hide_a_lost_host(start, job):
-    group, _ = start(leaves, leaves)
-    job.lost_slot.return_value = SlotGone(1, "node2", "it has ended")
-    failed = failure_of_block(group)
+    group, _ = start(leaves, leaves, ready=True)
+    job.ended.return_value = SlotGone(1, "node2", "it has ended")
+    failed = failure_of(lambda: group.ask("block", SOON))
     assert failed.rank is None
     assert failed.cause == "it ended: the slot of rank 1 on node2 is gone: it has ended"
 
