@@ -23,6 +23,7 @@ from typing import NamedTuple
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.launch.outer_mpirun import INTERRUPTED, STATUS_VARIABLE
+from hvdperf.machine.host import launcher_pid
 from hvdperf.paths import CACHE
 from hvdperf.worker.process import stat_fields
 
@@ -40,8 +41,7 @@ class OuterLauncher:
     """A launcher whose processes are a session and its slots.
 
     name: its command. rank, size, nodes: the variables by which it tells a process its number, how
-    many there are, and on how many hosts. ids: variables that tell this launch from others. parent:
-    whether it, or its daemon, is the parent of its processes, and ends them.
+    many there are, and on how many hosts. ids: variables that tell this launch from others.
     """
 
     name: str
@@ -49,7 +49,6 @@ class OuterLauncher:
     size: str = ""
     nodes: str = ""
     ids: tuple[str, ...] = ()
-    parent: bool = False
 
     def on_one_host(self) -> bool:
         return os.environ.get(self.nodes, "1") == "1"
@@ -107,7 +106,7 @@ class _Mpirun(OuterLauncher):
 
     def words(self) -> list[str]:
         try:
-            words = Path(f"/proc/{os.getppid()}/cmdline").read_text().split("\0")
+            words = Path(f"/proc/{launcher()}/cmdline").read_text().split("\0")
         except OSError:
             words = []
         names = [Path(word).name for word in words]
@@ -123,7 +122,6 @@ LAUNCHERS = (
         *("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
         # The first one is drawn for each launch, by Open MPI 4; the other is of Open MPI 5, too.
         ids=("OMPI_MCA_orte_precondition_transports", "PMIX_NAMESPACE"),
-        parent=True,
     ),
     OuterLauncher(
         "srun",
@@ -189,9 +187,9 @@ def check_launcher() -> None:
 
 
 def launcher() -> int:
-    """Return the id of the launcher or its daemon that has started this process; of this process
-    itself if there is none, or if it is no parent."""
-    return os.getppid() if started_by().parent else os.getpid()
+    """Return the id of the mpirun or its daemon that has started this process, and ends it; of this
+    process itself if there is none."""
+    return launcher_pid() or os.getpid()
 
 
 def ends_at_a_terminal() -> bool:

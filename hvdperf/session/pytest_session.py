@@ -125,7 +125,7 @@ class PytestSession:
     def _offers(self) -> list[placement.Offer] | tuple[placement.Offer, ...]:
         if self.slots is None:
             # An mpirun of one rank has one slot, as one of several ranks has several.
-            of_mpirun = 1 if started_by().parent else None
+            of_mpirun = 1 if started_by().name == "mpirun" else None
             np = of_mpirun if self.options.np is None else self.options.np
             if of_mpirun and np != of_mpirun and not self.options.oversubscribe:
                 raise UserError(f"--np {np}: mpirun started only 1 rank; give mpirun -np {np}")
