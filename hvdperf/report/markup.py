@@ -225,16 +225,11 @@ _HEAD = r"""% Needs, before \begin{document}:
 %   \usepackage[T1]{fontenc}
 %   \usepackage{textcomp}
 %   \usepackage{booktabs}
-%   \usepackage[export]{adjustbox}
-% Scripts other than Latin need lualatex or xelatex, and a font that has them.
-% Tables are tab:NAME, NAME being that of the figure in the report.
-"""
-_HEAD_OF_FIGURES = r"""% Needs, before \begin{document}:
-%   \usepackage[T1]{fontenc}
-%   \usepackage{textcomp}
 %   \usepackage{graphicx}
 %   \usepackage[export]{adjustbox}
-% and the figures as PDF (--format pdf).
+% Scripts other than Latin need lualatex or xelatex, and a font that has them.
+% Tables are tab:NAME and figures fig:NAME, NAME being that of the figure in the report. Figures are
+% files of that name, as PDF (--format pdf).
 """
 _ESCAPES = str.maketrans(
     {
@@ -275,7 +270,7 @@ def latex_captions(figures: Sequence[Figure]) -> str:
 """
         for figure in figures
     )
-    return "\n".join((_HEAD_OF_FIGURES, *floats))
+    return "\n".join((_HEAD, *floats))
 
 
 def tex(text: str) -> str:
