@@ -182,7 +182,7 @@ def _nights_drawn(
     counts = Counter(Verdict(verdict) for _, _, verdict, _, _ in rows)
     by = plots.field("verdict", "nominal", legend=plots.LEGEND)
     tip = plots.tooltip(each for each in columns if not each.hidden)
-    point = {"type": "point", "size": 90}
+    point = {"type": "point", "size": 40}
     plot = plots.layered(
         plots.layer(point, x=x, y=y, color=by, shape=by, href=_PAGE, tooltip=tip), height=height
     )

@@ -476,6 +476,15 @@ def test_paper_has_the_facts_and_folds_them_again(page: Page) -> None:
     assert not facts.locator("dl").is_visible()
 
 
+def test_no_table_is_cut_on_paper(page: Page) -> None:
+    page.emulate_media(media="print")
+    heights = page.locator(".box").evaluate_all(
+        "all => all.map(b => getComputedStyle(b).maxHeight)"
+    )
+    page.emulate_media(media="null")
+    assert set(heights) == {"none"}
+
+
 def test_paper_has_every_open_plot_in_light_colours(blank: Page) -> None:
     blank.emulate_media(color_scheme="dark")
     open_page(blank)
