@@ -46,6 +46,7 @@ def page(report: Report) -> str:
         headline=texts.headline(report),
         blames=texts.blames(report),
         neutral=texts.neutral(report),
+        cases={row["case"] for row in report.board.table.rows},
         choices=_choices(report),
         labels=CHOSEN_BY,
     )

@@ -168,6 +168,8 @@ def test_every_night_is_there_with_its_verdict(page: Page, published: Path) -> N
     told = page.locator("#Says-nights").inner_text()
     assert told.startswith(f"{failed} FAIL, {355 - failed} PASS")
     assert page.locator("h1").inner_text() == "a100: FAIL"
+    # An event has no row among the lines.
+    assert page.locator(".blames .case[href]").all_inner_texts() == ["weak_scaling[network_0-np1]"]
     assert (published / NIGHTS / "a100/index.html").stat().st_size < 750_000
     page.goto("/")
     page.get_by_role("link", name="see which").click()
