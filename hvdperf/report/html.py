@@ -26,11 +26,8 @@ CHOSEN_BY = {
     "model": "Model",
     "world_size": "World size",
 }
-# Of a longer note only the first paragraph is seen, and of a longer warning the beginning, because
-# more would push away what comes next.
+# Of a longer note only the first paragraph is seen, because more would push away what comes next.
 _LONG_NOTE = 280
-# So many warnings are seen; more would push the figures away.
-_UNFOLDED = 3
 # A list of at most so many is read at a glance, and not folded.
 _FEW = 6
 _VERDICTS = {verdict.value: verdict for verdict in Verdict}
@@ -87,7 +84,6 @@ def environment() -> Environment:
         only=_only,
         alike=texts.alike,
         long_note=_LONG_NOTE,
-        unfolded=_UNFOLDED,
         few=_FEW,
     )
     return found

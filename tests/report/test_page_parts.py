@@ -64,15 +64,6 @@ def test_a_reason_that_cases_share_is_told_once_with_its_cases() -> None:
     assert groups == [[note.case for note in notes], ["another"]]
 
 
-def test_many_or_long_warnings_are_folded() -> None:
-    long = "Differences: " + "; ".join(f"package_{number} is new" for number in range(40))
-    warnings = (long, "Second.", "Third.", "Fourth.")
-    head = page(replace(a_report(), warnings=warnings)).partition("What did not pass")[0]
-    whole = re.sub(r"<details.*?</details>", "", head, flags=re.DOTALL)
-    assert all(warning in head for warning in warnings)
-    assert [warning in whole for warning in warnings] == [False, True, True, False]
-
-
 @pytest.mark.parametrize("report", [a_report(), hostile(), any_report("&")])
 def test_nothing_that_is_clicked_lies_in_what_folds(report: Report) -> None:
     """A screen reader tells a summary as one button, without what lies in it."""
