@@ -43,8 +43,6 @@ class ReportRequest:
         --figures DIR: Write at most six figures of the main results (--format svg or pdf) to this
             directory, with their captions, a table, and a paragraph for the Methods section.
             Default: write the report.
-        --with SESSION: Plot this session, which has a different number of ranks per node, alongside
-            the other one. May be repeated.
         --width WIDTH: Make the figures this wide, in mm, cm, in or pt. Default:
             {paper.USUAL_WIDTH}.
     """
@@ -53,7 +51,6 @@ class ReportRequest:
     format_: str | None = None
     out: Path | None = None
     figures: str | None = None
-    with_: tuple[Path, ...] = ()
     width: str | None = None
 
     def points(self) -> float:
@@ -61,8 +58,8 @@ class ReportRequest:
         other."""
         form, of_figures = self.format_, self.format_ in paper.FORMATS
         if self.figures is None:
-            if of_figures or self.width is not None or self.with_:
-                given = f"--format {form}" if of_figures else "--with" if self.with_ else "--width"
+            if of_figures or self.width is not None:
+                given = f"--format {form}" if of_figures else "--width"
                 raise UserError(f"{given} is for figures: give their directory, --figures DIR")
         elif not self.figures:
             raise UserError("--figures: is empty; give a directory")
@@ -85,8 +82,7 @@ def report_sessions(sessions: Sequence[Path], request: ReportRequest) -> int:
         for told in archive.left_out:
             complain(told)
         form = request.format_ or paper.FORMATS[0]
-        archives = [archive, *map(read_session, request.with_)]
-        print(write_paper(archives, form, points, Path(request.figures)))
+        print(write_paper(archive, form, points, Path(request.figures)))
         return 0
     name = directory.resolve().name + (f"-and-{len(others)}-more" if others else "")
     place = results_of(directory) / "report" / name
@@ -172,27 +168,22 @@ _TEXTS: Mapping[str, Callable[[Report], str]] = {
 }
 
 
-def write_paper(archives: Sequence[Archive], form: str, points: float, directory: Path) -> str:
+def write_paper(archive: Archive, form: str, points: float, directory: Path) -> str:
     """Write the figures of a paper to NAME.svg or NAME.pdf in the directory, their captions, the
-    tables of the main results, and a paragraph on the methods of each session. Return the text to
-    print.
+    tables of the main results, and a paragraph on the methods. Return the text to print.
 
     form: svg or pdf. points: width of the figures. Raises UserError if a file cannot be written.
     """
-    drawn = printable(tuple(paper.paper_figures(*archives)))
-    results = paper.paper_tables(*archives)
-    sentences = [printable(methods(archive)) for archive in archives]
-    in_markdown, in_latex = (
-        "\n\n".join(" ".join(map(form_of, each)) for each in sentences)
-        for form_of in (markup.line, markup.tex)
-    )
+    drawn = printable(tuple(paper.paper_figures(archive)))
+    sentences = printable(methods(archive))
+    in_markdown, in_latex = (" ".join(map(of, sentences)) for of in (markup.line, markup.tex))
     for figure in drawn:
         content = paper.drawing(figure, form, points)
         write_file(directory / f"{figure.name}.{form}", content, "--figures")
     texts = {
         "captions.md": markup.markdown_captions(drawn),
         "captions.tex": markup.latex_captions(drawn),
-        "results.tex": markup.latex(results),
+        "results.tex": markup.latex(paper.paper_tables(archive)),
         "methods.md": f"# Methods\n\n{in_markdown}\n",
         "methods.tex": f"{in_latex}\n",
     }

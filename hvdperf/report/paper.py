@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from hvdperf.errors import UserError
@@ -118,25 +117,26 @@ CAPTIONS = (
 )
 
 
-def paper_figures(first: Archive, *others: Archive) -> list[Figure]:
+def paper_figures(archive: Archive) -> list[Figure]:
     """Return the figures. What each says is its caption: it names the networks, the machine, the
-    rounds and the confidence of intervals. others: further sessions, whose networks have curves of
-    their own beside those of the first; then there are only curves."""
-    sessions = _measured(first, *others)
-    cases = [case for each in sessions for case in each.cases]
-    found = scaling.figures(*sessions)
-    if not others:
-        trained = [case for case in asked(cases, _WEAK[0]) if case.outcome.breakdown is not None]
-        labels = words.workload_labels((case.workload for case in trained), words.published_name)
-        found += [*_by_network(cases), wall_time.shares(trained, labels)]
+    rounds and the confidence of intervals."""
+    measured = _measured(archive)
+    cases = measured.cases
+    trained = [case for case in asked(cases, _WEAK[0]) if case.outcome.breakdown is not None]
+    labels = words.workload_labels((case.workload for case in trained), words.published_name)
+    found = [
+        *scaling.figures(measured),
+        *_by_network(cases),
+        wall_time.shares(trained, labels),
+    ]
     figures = {each.name: each for each in found if each.plot is not None and each.table.rows}
     drawn: dict[str, Figure] = {}
     for caption in CAPTIONS:
         if caption.figure in figures and caption.name not in drawn:
             figure = figures[caption.figure]
             # Of sessions that were put together, each is one observation.
-            fields = _fields(caption, figure, cases, "session" if first.sessions else "round")
-            says = f"{caption.text.format_map(fields)} {measured_on(first)}"
+            fields = _fields(caption, figure, cases, "session" if archive.sessions else "round")
+            says = f"{caption.text.format_map(fields)} {measured_on(archive)}"
             drawn[caption.name] = replace(figure, name=caption.name, says=says)
     return list(drawn.values())[:MOST_FIGURES]
 
@@ -179,27 +179,9 @@ def _intervals(bounds: Sequence[Value], observations: str) -> str:
     return f"Bars are 95 % intervals over {observations}.{left}"
 
 
-def _measured(*archives: Archive) -> list[scaling.Measured]:
-    """Return the sound cases of sessions. With several of them, the names of networks say how many
-    replicas a node had. Raises UserError if two sessions had as many."""
-    sound = [[case for case in archive.cases if case.is_sound] for archive in archives]
-    if len(archives) == 1:
-        together = [each.cases for each in archives[0].sessions]
-        return [scaling.Measured(sound[0], words.published_name, together)]
-    measured: dict[int, scaling.Measured] = {}
-    for own, archive in zip(sound, archives, strict=True):
-        width = max((max(case.replicas_per_node) for case in own), default=0)
-        if width in measured:
-            raise UserError(
-                f"{archive.name}: has at most {words.plural(width, 'rank')} a node, as another "
-                "session: one figure shows each number once"
-            )
-        measured[width] = scaling.Measured(own, partial(_with_width, width))
-    return list(measured.values())
-
-
-def _with_width(width: int, model: str) -> str:
-    return f"{words.published_name(model)}, {width} a node"
+def _measured(archive: Archive) -> scaling.Measured:
+    sound = [case for case in archive.cases if case.is_sound]
+    return scaling.Measured(sound, words.published_name, [each.cases for each in archive.sessions])
 
 
 def measured_on(archive: Archive) -> str:
@@ -255,13 +237,12 @@ def _figure(name: str, cases: Sequence[Case], result: Field[Case], *behind: plot
 # Tables ----------------------------------------------------------------------------------------
 
 
-def paper_tables(first: Archive, *others: Archive) -> list[Figure]:
-    """Return the tables of the main results, of weak and of strong scaling, without plots. others:
-    further sessions."""
-    curves = {figure.name: figure for figure in scaling.figures(*_measured(first, *others))}
+def paper_tables(archive: Archive) -> list[Figure]:
+    """Return the tables of the main results, of weak and of strong scaling, without plots."""
+    curves = {figure.name: figure for figure in scaling.figures(_measured(archive))}
     names = [each.figure for each in CAPTIONS if each.name == "speedup-strong"]
     strong = next((curves[name] for name in names if name in curves), None)
-    where = measured_on(first)
+    where = measured_on(archive)
     return [
         _results(figure, f"results-{name}", f"{title} and efficiency", speeds, where)
         for name, title, figure, speeds in (

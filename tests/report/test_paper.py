@@ -120,22 +120,6 @@ def test_a_network_has_the_same_colour_in_every_figure(tmp_path: Path) -> None:
     assert channels[-1]["legend"]["values"] == ["VGG-16 (small)"]
 
 
-def test_sessions_with_other_layouts_have_curves_of_their_own(tmp_path: Path) -> None:
-    asked = [outcome(weak_scaling(WORKLOAD, n), RATIOS) for n in (2, 4)]
-    wide, narrow = (
-        archive_of(tmp_path / str(per_node), *asked, slots=4, per_node=per_node)
-        for per_node in (4, 1)
-    )
-    found = {figure.name: figure for figure in paper_figures(wide, narrow)}
-    (table,) = paper_tables(wide, narrow)
-    for figure in (found["throughput"], found["speedup"], table):
-        layouts = {row["layout"] for row in figure.table.rows if row["world_size"] == 4}
-        assert layouts == {"1 x 4", "4 x 1"}
-        assert len({row["model"] for row in figure.table.rows}) == 2
-    with pytest.raises(UserError, match="ranks a node"):
-        paper_figures(wide, wide)
-
-
 def test_of_several_sessions_each_is_one_observation(tmp_path: Path) -> None:
     """However many rounds and launches they have."""
     asked = weak_scaling(WORKLOAD, 2)
@@ -305,7 +289,6 @@ def test_each_figure_is_a_file_beside_the_texts_of_the_paper(
     ("options", "said"),
     [
         (["--format", "svg"], "give their directory, --figures DIR"),
-        (["--with", "x"], "give their directory, --figures DIR"),
         (["--figures", "x", "--format", "csv"], "give --format svg or pdf"),
         (["--figures", "x", "--out", "y"], "give one of them"),
         (["--figures", "x", "--width", "88"], "with its unit"),

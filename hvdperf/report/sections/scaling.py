@@ -161,12 +161,12 @@ def _split_speed(case: Case) -> Interval | None:
     return centre_of(medians) if medians else None
 
 
-def figures(*sessions: Measured) -> list[Figure]:
+def figures(measured: Measured) -> list[Figure]:
     """Return the figures of the section. A network has the same colour in all of them."""
-    networks = sorted({label for each in sessions for label in each.labels.values()})
-    curves = [throughput(sessions, networks)]
+    networks = sorted(set(measured.labels.values()))
+    curves = [throughput(measured, networks)]
     for kind, ways in (("weak", WEAK), ("strong", STRONG)):
-        points = [point for each in sessions for point in each.points(kind == "weak")]
+        points = measured.points(kind == "weak")
         points.sort(key=lambda point: networks.index(point.network))
         for way, name in ways.items():
             if own := [point for point in points if way in point.ways]:
@@ -188,15 +188,14 @@ def _observed(figure: Interval | None) -> int | None:
     return None if figure is None else figure.observations
 
 
-def throughput(sessions: Sequence[Measured], networks: Sequence[str]) -> Figure | None:
+def throughput(measured: Measured, networks: Sequence[str]) -> Figure | None:
     """Return the figure of the samples per second of all replicas together, each with a whole
     batch, by their number; None if there is only one replica. networks: of all figures."""
-    points = list[_Point]()
-    for session in sessions:
-        per_node = {case.world_size: case.replicas_per_node for case in session.cases} | {1: (1,)}
-        for (workload, n), speed in session.speeds.items():
-            label = session.labels[workload]
-            points.append(_Point(label, n, per_node.get(n, (n,)), speed=speed))
+    per_node = {case.world_size: case.replicas_per_node for case in measured.cases} | {1: (1,)}
+    points = [
+        _Point(measured.labels[workload], n, per_node.get(n, (n,)), speed=speed)
+        for (workload, n), speed in measured.speeds.items()
+    ]
     if all(point.world_size == 1 for point in points):
         return None
     points.sort(key=lambda point: (networks.index(point.network), point.world_size))
@@ -206,7 +205,7 @@ def throughput(sessions: Sequence[Measured], networks: Sequence[str]) -> Figure 
         of_one = alone.get(point.network)
         return None if of_one is None else point.world_size * of_one.estimate
 
-    observed = "sessions" if any(session.sessions for session in sessions) else "launches"
+    observed = "sessions" if measured.sessions else "launches"
     rows = Table.of(
         points,
         *_group(points),
