@@ -30,8 +30,8 @@ from hvdperf.verdict import Verdict
 from hvdperf.work.table import work_of
 from hvdperf.work.training import Epochs
 
-# A case with such a verdict neither reaches nor misses its threshold, whatever its figure.
-_NOT_BY_THE_FIGURE = (Verdict.INVALID.value, Verdict.NOT_RUN.value, Verdict.INFO.value)
+# The verdicts that follow from a result and its limit.
+_BY_THE_RESULT = (Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE)
 
 # Only shown if a case has one: a change between two sides that can be alike; settings that touch
 # the case.
@@ -48,9 +48,7 @@ def board(cases: Sequence[Case]) -> Figure:
     """Return a row per case, the worst verdict first."""
     whole = Table.of(ranked(cases), *FIELDS)
     rows = whole.rows
-    near = [row for row in rows if row["margin"] is not None]
-    judged = [row for row in near if row["verdict"] not in _NOT_BY_THE_FIGURE]
-    told = (*_says(judged), *notes_on_fails(case.outcome for case in cases))
+    told = (*_says(cases), *notes_on_fails(case.outcome for case in cases))
     return Figure(
         name="board",
         title="Verdicts",
@@ -65,19 +63,6 @@ def board(cases: Sequence[Case]) -> Figure:
         ),
         brief=True,
     )
-
-
-def margin(figure: Interval, rule: verdict.Rule) -> float:
-    """Return how far the estimate lies inside its rule, as a share of the limit; negative outside.
-
-    The margin of a band is that to the nearer edge, of a floor that to the limit that decides.
-    """
-    value = figure.estimate
-    if isinstance(rule, verdict.Floor):
-        return value / rule.limit(figure) - 1
-    if isinstance(rule, verdict.Ceiling):
-        return 1 - value / rule.at_most
-    return min(value / rule.low - 1, 1 - value / rule.high)
 
 
 def note(case: Case) -> CaseNote | None:
@@ -103,20 +88,6 @@ def note(case: Case) -> CaseNote | None:
     return CaseNote(case.name, case.verdict, tuple(dict.fromkeys(paragraphs)), output, case.reason)
 
 
-def _margin_of(case: Case) -> float | None:
-    """Return the margin in %; None without one, as with an injected fault, which should miss its
-    threshold."""
-    figure, rule = case.figure, case.rule
-    if (
-        figure is None
-        or rule is None
-        or not verdict.is_bounded(figure)
-        or case.comparison.is_fault_case
-    ):
-        return None
-    return 100 * margin(figure, rule)
-
-
 def _effect_of(case: Case) -> float | None:
     """Return the minimum detectable effect in %; None for a distance from a threshold, since only
     sides that can be alike have one."""
@@ -140,7 +111,6 @@ FIELDS: tuple[Field[Case], ...] = (
         brief_bounds=True,
     ),
     value("must_be", "limit", lambda case: verdict.must_be(case.outcome.judgement), brief="limit"),
-    value("margin", "margin", _margin_of, "%", 1),
     value("rounds", "rounds", lambda case: case.outcome.judgement.rounds, brief="rounds"),
     value("minimum_detectable_effect", "minimum detectable effect", _effect_of, "%", 1),
     value("nodes", "nodes", lambda case: len(case.replicas_per_node), hidden=True),
@@ -148,36 +118,36 @@ FIELDS: tuple[Field[Case], ...] = (
 )
 
 
-def _says(judged: Sequence[Row]) -> Iterator[str]:
+def _says(cases: Sequence[Case]) -> Iterator[str]:
     """Yield sentences on how many results are within their limits, and on what a PASS leaves
     open."""
+    judged = [
+        case
+        for case in cases
+        if case.verdict in _BY_THE_RESULT
+        and case.rule is not None
+        and case.figure is not None
+        and verdict.is_bounded(case.figure)
+        and not case.comparison.is_fault_case
+    ]
     if not judged:
         yield "No result with a limit has an interval"
         return
-    passed = [row for row in judged if row["verdict"] == Verdict.PASS.value]
-    key = "minimum_detectable_effect"
-    changed = [row for row in passed if row[key] is not None]
-    held = [row for row in passed if row[key] is None]
-    by = f"; estimates clear them by {_ends(held, 'margin')}" if held else ""
-    yield f"Results within their limits: {len(passed)} of {len(judged)}{by}"
-    if held:
+    passed = [case for case in judged if case.verdict is Verdict.PASS]
+    effects = sorted((each, case.name) for case in passed if (each := _effect_of(case)) is not None)
+    yield f"Results within their limits: {len(passed)} of {len(judged)}"
+    if len(effects) < len(passed):
         yield (
             "PASS means within the limit, not that nothing changed; to find smaller slowdowns, use "
             "--baseline SESSION or --against PYTHON"
         )
-    if changed:
+    if effects:
+        ends = dict.fromkeys((effects[0], effects[-1]))
+        told = (f"{share:.{0 if share >= 9.95 else 1}f} % ({name})" for share, name in ends)
         yield (
             "Minimum detectable effect (found by 90 % of such sessions) of the results that PASS: "
-            f"{_ends(changed, key)}"
+            f"{' to '.join(told)}"
         )
-
-
-def _ends(rows: Sequence[Row], key: str) -> str:
-    """Return the least and the greatest value in %, each with the name of its case."""
-    ends = [choose(rows, key=lambda row: number(row[key])) for choose in (min, max)]
-    values = [(number(row[key]), row["case"]) for row in ends]
-    told = (f"{share:.{0 if share >= 9.95 else 1}f} % ({case})" for share, case in values)
-    return " to ".join(dict.fromkeys(told))
 
 
 # Throughputs with their ratios -----------------------------------------------------------------
