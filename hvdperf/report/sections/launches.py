@@ -4,20 +4,19 @@ memory."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from statistics import median
 
 from hvdperf.explain.steps import long_steps
 from hvdperf.explain.time_breakdown import beyond_chance
-from hvdperf.explain.training_runs import STEPS_OF_GROWTH, ended_at, growth, settled_at
+from hvdperf.explain.training_runs import growth
 from hvdperf.plan.arms import BlockKind
 from hvdperf.records.documents import Case
 from hvdperf.records.rounds import Block
 from hvdperf.report import plots, words
 from hvdperf.report.cases import Started, finite, grouped, held, launches, number, trusted
 from hvdperf.report.content import Column, Field, Figure, Row, Section, Table, value
-from hvdperf.verdict import Ceiling
 from hvdperf.work.blocks import Blocks
 from hvdperf.work.table import work_of
 from hvdperf.work.training import Endurance
@@ -236,9 +235,9 @@ def memory(cases: Sequence[Case]) -> Section:
     return Section(
         "memory",
         "Memory",
-        "Resident set of each rank during training, medians over the rounds. The limit grows "
-        "by the ceiling's factor in 1,000 steps. It begins after the first third of the run, "
-        "in which caches and queues fill up, or where a growth ended after that.",
+        "Resident set of each rank during training, medians over the rounds. Growth is that after "
+        "the first third of the run, in which caches and queues fill up, or after the end of an "
+        "earlier growth.",
         figures,
         "Memory was not measured; to measure: pytest perf/test_memory.py",
     )
@@ -252,14 +251,12 @@ def _memory(case: Case, label: str) -> Iterator[Figure]:
     if not ranks:
         return
     grown = {rank: _growth(readings) for rank, readings in ranks.items()}
-    most = max(ranks, key=grown.__getitem__)
-    shown = sorted(sorted(ranks, key=grown.__getitem__, reverse=True)[:SHOWN])
-    at_most = case.rule.at_most if isinstance(case.rule, Ceiling) else None
+    by_growth = sorted(ranks, key=grown.__getitem__, reverse=True)
+    shown = sorted(by_growth[:SHOWN])
     columns = (
         Column("rank", "rank"),
         Column("steps", "steps"),
         Column("resident_mib", "resident set", "MiB", 1),
-        Column("allowed_mib", "allowed", "MiB", 1),
         Column("growth", "growth in 1,000 steps", "%", 3),
         Column("rounds", "rounds"),
     )
@@ -267,29 +264,21 @@ def _memory(case: Case, label: str) -> Iterator[Figure]:
     rows = Table.filled(
         columns,
         (
-            (rank, steps, size / MIB, allowed, growths.get(rank), len(started))
+            (rank, steps, size / MIB, growths.get(rank), len(started))
             for rank in shown
-            for (steps, size), allowed in zip(
-                ranks[rank], _allowed(ranks[rank], at_most), strict=True
-            )
+            for steps, size in ranks[rank]
         ),
     )
     yield Figure(
         words.slug("memory", label, f"np{n}"),
         f"{label} on {words.plural(n, 'replica')}: resident set of each rank",
-        _said(case, [row for row in rows.rows if row["rank"] == most], ranks),
+        _said(case, [row for row in rows.rows if row["rank"] == by_growth[0]], len(ranks)),
         rows,
         plots.curve(
             rows,
             plots.axis(rows, "steps"),
             plots.axis(rows, "resident_mib", scale={"zero": False}),
             "rank",
-            plots.layer(
-                {"type": "line", "style": "limit"},
-                plots.known("allowed_mib"),
-                {"filter": f"datum.rank === {most}"},
-                y=plots.field("allowed_mib"),
-            ),
         ),
         words.tags_of(case),
     )
@@ -317,28 +306,13 @@ def _growth(readings: Readings) -> float:
         return -math.inf
 
 
-def _allowed(readings: Readings, at_most: float | None) -> list[float | None]:
-    """Return the limit in MiB at each reading; None before it begins, and without a limit."""
-    settled = settled_at(readings)
-    begins, base = next(each for each in readings if each[0] >= settled)
-    return [
-        None
-        if at_most is None or steps < begins
-        else base * at_most ** ((steps - begins) / STEPS_OF_GROWTH) / MIB
-        for steps, _ in readings
-    ]
-
-
-def _said(case: Case, rows: Sequence[Row], ranks: Mapping[int, Readings]) -> str:
-    """Return sentences on the rank that grows most. rows: its rows."""
+def _said(case: Case, rows: Sequence[Row], ranks: int) -> str:
+    """Return sentences on the rank that grows most. rows: its rows. ranks: the number of all."""
     first, last = rows[0], rows[-1]
-    end = ended_at(ranks[int(number(last["rank"]))])
-    since = "once settled" if end is None else f"since its growth ended at step {end}"
     grown = last["growth"]
-    often = "" if grown is None else f", by {number(grown):.2f} % in 1,000 steps {since}"
-    rule = f"; the line is the limit of the case, a factor {case.rule}" if case.rule else ""
-    many = len(ranks)
-    some = f" The {SHOWN} of {many} ranks that grow most are shown." if many > SHOWN else ""
+    often = "" if grown is None else f", by {number(grown):.2f} % in 1,000 steps"
+    rule = f"; the limit is a factor {case.rule}" if case.rule else ""
+    some = f" The {SHOWN} of {ranks} ranks that grow most are shown." if ranks > SHOWN else ""
     return (
         f"Rank {last['rank']} grows most: from {first['resident_mib']:.0f} to "
         f"{last['resident_mib']:.0f} MiB in {last['steps']} steps{often}{rule}.{some}"
