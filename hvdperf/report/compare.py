@@ -31,7 +31,7 @@ from hvdperf.records.documents import Case
 from hvdperf.records.fingerprint import differences
 from hvdperf.records.outcome import throughputs
 from hvdperf.report import content, plots, words
-from hvdperf.report.content import CaseNote, Column, Figure, Report, Row, Section, Table
+from hvdperf.report.content import Column, Figure, Report, Row, Section, Table
 from hvdperf.session.results_writer import with_cases
 from hvdperf.stats import Interval
 from hvdperf.work.base import Work
@@ -167,11 +167,6 @@ class Pair:
     case: Case
     changed: Changed
 
-    @property
-    def sides(self) -> list[tuple[str, Case]]:
-        """The cases that there are, each with the letter of its session."""
-        return [(name, case) for name, case in (("A", self.a), ("B", self.b)) if case is not None]
-
 
 def pairs(a: Archive, b: Archive) -> list[Pair]:
     """Return a pair for every case of either session, by question, model, world size and name."""
@@ -276,7 +271,6 @@ def comparison(a: Archive, b: Archive) -> Report:
         },
         warnings=(*_warnings(a, b, changed), *_too_few(found, trainings)),
         board=Figure("board", "All cases", _says_cases(found), _table(found), brief=True),
-        notes=tuple(_notes(found)),
         left_out=(*a.left_out, *b.left_out),
         overview=_throughputs(trainings) if trainings else None,
     )
@@ -414,23 +408,6 @@ def _says(compared: str, changes: Mapping[str, Changed]) -> str:
         return summary
     name, most = max(clear.items(), key=lambda item: abs(math.log(item[1].estimate)))
     return f"{summary} The largest change is that of {name}: B / A = {words.shown(most)}."
-
-
-def _notes(found: Sequence[Pair]) -> Iterator[CaseNote]:
-    """Yield notes on the cases of B: why a pair cannot be compared, the reasons for its verdicts,
-    and the output of B's failure."""
-    for pair in found:
-        if pair.b is None:
-            continue
-        paragraphs = [f"{pair.changed.word}."] if pair.changed.why else []
-        paragraphs += [
-            f"{name}, {case.verdict.value}: {case.reason}"
-            for name, case in pair.sides
-            if case.reason
-        ]
-        output = () if pair.b.outcome.failure is None else pair.b.outcome.failure.tail
-        if paragraphs or output:
-            yield CaseNote(pair.b.name, pair.b.verdict, tuple(paragraphs), tuple(output))
 
 
 # A training's throughput: its change, and the cells of its row.
