@@ -10,7 +10,6 @@ if their estimates are normal; two sessions give a very wide one.
 
 from __future__ import annotations
 
-import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,7 +17,6 @@ from dataclasses import replace
 from datetime import UTC
 from functools import partial
 from pathlib import Path
-from statistics import NormalDist, fmean, variance
 
 from hvdperf.errors import UserError
 from hvdperf.machine.disturbance import together
@@ -40,8 +38,7 @@ from hvdperf.report.sections import (
     wall_time,
 )
 from hvdperf.report.text import lines_of
-from hvdperf.stats import Interval
-from hvdperf.verdict import ALPHA, Verdict, decide, is_bounded, undecided, worst
+from hvdperf.verdict import ALPHA, Verdict, decide, undecided, worst
 
 
 def results_of(session: Path) -> Path:
@@ -187,28 +184,11 @@ def _pooled_case(cases: Sequence[Case]) -> Case:
     return replace(cases[0], outcome=outcome)
 
 
-def between(figures: Sequence[Interval]) -> float:
-    """Return the standard deviation between sessions of ln of a figure, without what the rounds
-    within them explain; 0 if they explain all of it. That is estimated from the intervals."""
-    logs = [math.log(figure.estimate) for figure in figures]
-    within = [
-        (math.log(figure.upper / figure.lower) / (2 * NormalDist().inv_cdf(1 - figure.alpha))) ** 2
-        for figure in figures
-        if is_bounded(figure)
-    ]
-    explained = fmean(within) if within else 0.0
-    return math.sqrt(max(0.0, variance(logs) - explained))
-
-
 def by_session(archive: Archive) -> Section | None:
     """Return a table of all sessions' figures beside the pooled ones; None for one session."""
     if not archive.sessions:
         return None
     sound = [{case.name: case for case in each.cases if case.is_sound} for each in archive.sessions]
-
-    def figures(case: Case) -> list[Interval]:
-        own = (known[case.name].figure for known in sound if case.name in known)
-        return [figure for figure in own if figure is not None]
 
     def estimate(number: int, case: Case) -> float | None:
         own = sound[number].get(case.name)
@@ -219,9 +199,8 @@ def by_session(archive: Archive) -> Section | None:
         archive.cases,
         value("case", "case", lambda case: case.name),
         *(value(f"session_{n}", day, partial(estimate, n), digits=3) for n, day in enumerate(days)),
-        value("sessions", "sessions", lambda case: len(figures(case))),
+        value("sessions", "sessions", lambda case: case.figure and case.figure.observations),
         interval("figure", "all sessions", lambda case: case.figure, bounds=("lower", "upper")),
-        value("between", "sd between sessions", lambda case: 100 * between(figures(case)), "%", 1),
     )
     says = words.several(f"{case.name} {words.shown(case.figure)}" for case in archive.cases)
     return Section(
@@ -229,8 +208,7 @@ def by_session(archive: Archive) -> Section | None:
         "Sessions",
         "Each session is one observation: a figure is the geometric mean of its sessions, with "
         f"Student's interval ({100 * (1 - 2 * ALPHA):.0f} % confidence), which includes the "
-        "variance between them. The last column has that variance without what the rounds within "
-        "sessions explain.",
+        "variance between them.",
         (Figure("sessions", "Figures by session", f"{says}.", rows),),
     )
 

@@ -21,7 +21,6 @@ from hvdperf.report.markup import markdown
 from hvdperf.report.methods import methods
 from hvdperf.report.plugin import write_apart
 from hvdperf.report.session import (
-    between,
     by_session,
     newest_session,
     pooled,
@@ -283,12 +282,6 @@ def test_days_that_differ_widen_the_interval_beyond_that_of_their_rounds(tmp_pat
     assert math.log(figure.estimate) == pytest.approx(fmean(logs))
     assert math.log(figure.upper / figure.estimate) == pytest.approx(half, rel=1e-3)
     assert all(each.upper - each.lower < figure.upper - figure.lower for each in own)
-    assert between(own) == pytest.approx(stdev(logs), rel=0.05)
-
-
-def test_days_that_are_alike_have_no_variance_between_them(tmp_path):
-    archives = sessions(tmp_path, [of_day(1.0)], [of_day(1.0001)], [of_day(0.9999)])
-    assert between(list(map(only_figure, archives))) == 0
 
 
 @pytest.mark.parametrize(
