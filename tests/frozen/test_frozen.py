@@ -49,6 +49,7 @@ CHANGED = {
     r"/sessions/[^/]+/tables/scaling-strong-steady_state": "a divided step takes as long as one of "
     "weak scaling, which has a table",
     r"/sessions/[^/]+/tables/board/margin": "the limit is beside the result",
+    r"/sessions/[^/]+/tables/wall_time-waterfall-.*/bar": "every term has a bar of its own",
     r"/keys/raw\.schema": "a raw result is a summary, and has its schema",
     r"/keys/night\.schema/(again|costs|figures|is_gate|samples_per_second|speeds)": "a night has "
     "summaries, with kind, results and values",

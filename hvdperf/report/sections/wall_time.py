@@ -37,19 +37,16 @@ def named(case: Case, *parts: str) -> str:
 
 # The speedups of a breakdown by name, and what they are called.
 SPEEDUPS = {"steady_state": "steady-state", "training": "training", "end_to_end": "end-to-end"}
-# A term whose excess is below this share of the wall time has no bar of its own.
-SMALL = 0.005
-OTHER = "other"
 UNEXPLAINED = "unexplained"
+# A term whose excess is below this share of the wall time comes after the others.
+SMALL = 0.005
 
 
 @dataclass(frozen=True)
 class _Bar:
-    """A term with its bar, from start to end. ideal, took: its seconds. bar: the name of the bar,
-    which small terms share."""
+    """A term with its bar, from start to end. ideal, took: its seconds."""
 
     term: str
-    bar: str
     kind: str
     start: float
     end: float
@@ -68,7 +65,6 @@ _OF_A_BAR: tuple[Field[_Bar], ...] = (
     value("excess_s", "more than ideal", lambda bar: bar.excess, "s", 3),
     value("from_s", "bar from", lambda bar: bar.start, "s", 3, hidden=True),
     value("to_s", "bar to", lambda bar: bar.end, "s", 3, hidden=True),
-    value("bar", "drawn as", lambda bar: bar.bar, hidden=True),
     value("kind", "kind", lambda bar: bar.kind, hidden=True),
 )
 
@@ -110,25 +106,22 @@ def _rare(case: Case) -> str:
 
 
 def _steps_down(comparison: Comparison, breakdown: ScalingBreakdown) -> list[_Bar]:
-    """Return the ideal, each term, the unexplained rest, and the wall time. The bars of small terms
-    come after the others, side by side at one place."""
+    """Return the ideal, each term, small ones last, the unexplained rest, and the wall time."""
     ours, theirs = breakdown.candidate, breakdown.reference
     parts = breakdown.world_size if divides_steps(comparison) else 1
     took = _seconds(ours)
     ideal = {term: seconds / parts for term, seconds in _seconds(theirs).items()}
     wall, ideal_wall = ours.wall_seconds, theirs.wall_seconds / parts
-    small = {term for term in TERMS if abs(took[term] - ideal[term]) < SMALL * wall}
-    ordered = sorted(TERMS, key=lambda term: term in small)
+    ordered = sorted(TERMS, key=lambda term: abs(took[term] - ideal[term]) < SMALL * wall)
     spent = {str(term): (ideal[term], took[term]) for term in ordered}
     spent[UNEXPLAINED] = ideal_wall - sum(ideal.values()), wall - sum(took.values())
-    bars = [_Bar("ideal", "ideal", "total", 0.0, ideal_wall, ideal=ideal_wall)]
+    bars = [_Bar("ideal", "total", 0.0, ideal_wall, ideal=ideal_wall)]
     for term, (usual, own) in spent.items():
-        bar = OTHER if term in small else term
         kind = "longer" if own > usual else "shorter"
         kind = UNEXPLAINED if term == UNEXPLAINED else kind
         at = bars[-1].end
-        bars.append(_Bar(term, bar, kind, at, at + (own - usual), usual, own))
-    return [*bars, _Bar("wall time", "wall time", "total", 0.0, wall, took=wall)]
+        bars.append(_Bar(term, kind, at, at + (own - usual), usual, own))
+    return [*bars, _Bar("wall time", "total", 0.0, wall, took=wall)]
 
 
 def _seconds(spent: Spent) -> dict[str, float]:
@@ -139,15 +132,9 @@ def _seconds(spent: Spent) -> dict[str, float]:
 
 
 def _waterfall_plot(rows: Table) -> Plot:
-    bars = list(dict.fromkeys(str(row["bar"]) for row in rows.rows))
+    names = [row["term"] for row in rows.rows]
     kinds = {"domain": ["total", "longer", "shorter", UNEXPLAINED]}
-    ends = [
-        {"op": "sum", "field": "excess_s", "as": "excess_of_bar"},
-        {"op": "valid", "field": "excess_s", "as": "terms"},
-        {"op": "max", "field": "from_s", "as": "latest_from"},
-        {"op": "max", "field": "to_s", "as": "latest_to"},
-    ]
-    excess, total = "format(datum.excess_of_bar, '+.2f')", "format(datum.latest_to, '.2f')"
+    excess, total = "format(datum.excess_s, '+.2f')", "format(datum.to_s, '.2f')"
     # With room for the text behind the longest bar.
     farthest = max(number(row[end]) for row in rows.rows for end in ("from_s", "to_s"))
     return plots.layered(
@@ -160,14 +147,13 @@ def _waterfall_plot(rows: Table) -> Plot:
         ),
         plots.layer(
             {"type": "text", "align": "left", "dx": 4},
-            {"aggregate": ends, "groupby": ["bar"]},
-            {"calculate": "max(datum.latest_from, datum.latest_to)", "as": "right"},
-            {"calculate": f"datum.terms ? {excess} : {total}", "as": "seconds"},
+            {"calculate": "max(datum.from_s, datum.to_s)", "as": "right"},
+            {"calculate": f"isValid(datum.excess_s) ? {excess} : {total}", "as": "seconds"},
             x=plots.field("right"),
             text=plots.field("seconds", "nominal"),
         ),
-        height=plots.rows_high(len(bars)),
-        encoding={"y": plots.field("bar", "nominal", axis={"title": None}, sort=bars)},
+        height=plots.rows_high(len(names)),
+        encoding={"y": plots.field("term", "nominal", axis={"title": None}, sort=names)},
     )
 
 
