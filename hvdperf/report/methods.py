@@ -6,7 +6,6 @@ one of its fields.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
 from pathlib import Path
@@ -156,11 +155,9 @@ def _trainings(archive: Archive) -> Iterator[Facts]:
     ours = [each for each in networks if each.model not in own and _is_ours(each)]
 
     def how(workload: Workload) -> tuple[str, str]:
-        is_ours = workload in ours
         parts = (
             f"a batch of {words.plural(workload.batch, 'sample')} per replica",
-            f"the optimizer {workload.optimizer}" if is_ours else "",
-            _rate(workload, archive.cases, is_ours),
+            f"the optimizer {workload.optimizer}" if workload in ours else "",
             f"{workload.precision} arithmetic",
         )
         return _data(workload, made_up), words.joined(filter(None, parts))
@@ -193,23 +190,6 @@ def _data(workload: Workload, made_up: Sequence[str] | None) -> str:
     if workload.dataset in made_up:
         return f"made-up samples in the format of {workload.dataset}"
     return workload.dataset
-
-
-def _rate(workload: Workload, cases: Sequence[Case], is_ours: bool) -> str:
-    """Return the learning rate that ranks reported at the end of their launches; "" if none did.
-    is_ours: whether the optimizer is the suite's; a user's own may change its rate."""
-    rates = {
-        rank.learning_rate
-        for _, _, launch in each_launch(case for case in cases if case.workload == workload)
-        if launch.arm.strategy is not Strategy.BARE and not launch.arm.injected
-        for rank in launch.evidence
-        if math.isfinite(rank.learning_rate) and rank.learning_rate > 0
-    }
-    if not rates:
-        return ""
-    if workload.learning_rate == "constant" and is_ours:
-        return f"a constant learning rate of {words.span(rates, '.3g')}"
-    return f"a learning rate of {words.span(rates, '.3g')} (at the end of a launch)"
 
 
 def _design(cases: Sequence[Case], known: Fingerprint) -> dict[str, object]:

@@ -50,6 +50,7 @@ CHANGED = {
     "weak scaling, which has a table",
     r"/sessions/[^/]+/tables/board/margin": "the limit is beside the result",
     r"/sessions/[^/]+/tables/wall_time-waterfall-.*/bar": "every term has a bar of its own",
+    r"/sessions/[^/]+/tables/convergence-curve-.*/learning_rate": "the documents have it",
     r"/keys/raw\.schema": "a raw result is a summary, and has its schema",
     r"/keys/night\.schema/(again|costs|figures|is_gate|samples_per_second|speeds)": "a night has "
     "summaries, with kind, results and values",

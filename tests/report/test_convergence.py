@@ -89,7 +89,7 @@ def test_curves_are_means_over_ranks_and_medians_over_rounds():
     for row in own:
         assert row["loss"] == row["most"] == pytest.approx(10 / int(row["steps"] or 1))
         assert row["least"] == pytest.approx(5 / int(row["steps"] or 1))
-        assert (row["learning_rate"], row["rounds"]) == (1e-3, 3)
+        assert row["rounds"] == 3
     single = [row for row in figure.table.rows if "single" in str(row["arm"])]
     assert [row["samples"] for row in single] == [row["samples"] for row in own]
     assert "'line'" in str(figure.plot)

@@ -12,7 +12,7 @@ import pytest
 from hvdperf.plan.questions import against, weak_scaling
 from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.documents import Asked
-from hvdperf.records.outcome import Outcome, each_launch
+from hvdperf.records.outcome import Outcome
 from hvdperf.report.methods import SENTENCES, facts, methods
 from hvdperf.verdict import Noise
 from tests.report.cases import known, recorded_session
@@ -178,13 +178,6 @@ def test_what_ranks_exchanged_gradients_by_is_told_where_it_is_known(tmp_path):
     assert "reduced gradients by" not in said(on_gpus)
 
 
-def with_rate(rate: float) -> Outcome:
-    made = outcome(weak_scaling(WORKLOAD, 2), [0.9] * 6)
-    for _, _, launch in each_launch([made]):
-        launch.evidence = [replace(rank, learning_rate=rate) for rank in launch.evidence]
-    return made
-
-
 def judged(**judgement: Any) -> Outcome:
     return replace(WEAK, judgement=replace(WEAK.judgement, **judgement))
 
@@ -194,7 +187,6 @@ def judged(**judgement: Any) -> Outcome:
     [
         (judged(widened=1.25), "factor of 1.25"),
         (judged(early=Noise(0.05, 0.0, "assumed")), "5.0 % (assumed)"),
-        (with_rate(0.0425), "learning rate of 0.0425"),
     ],
 )
 def test_what_a_case_was_measured_with_is_told(tmp_path, case, told):

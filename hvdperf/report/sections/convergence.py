@@ -93,7 +93,6 @@ class _Point(NamedTuple):
     steps: int
     samples: float
     loss: float
-    learning_rate: float | None
 
 
 _OF_A_CURVE = (
@@ -103,7 +102,6 @@ _OF_A_CURVE = (
     Column("loss", "training loss", digits=4),
     Column("least", "least", digits=4),
     Column("most", "most", digits=4),
-    Column("learning_rate", "learning rate", digits=6),
     Column("rounds", "rounds"),
 )
 
@@ -118,14 +116,12 @@ def _curves(group: _Group) -> Iterator[Figure]:
     rows: list[Row] = []
     for arm, own in group.arms.items():
         for points in _of_arm(own):
-            rates = finite(point.learning_rate for point in points)
             rows.append(
                 {
                     "arm": arm,
                     "steps": round(median(point.steps for point in points)),
                     "samples": median(point.samples for point in points),
                     **_spread("loss", [point.loss for point in points]),
-                    "learning_rate": median(rates) if rates else None,
                     "rounds": len(points),
                 }
             )
@@ -168,14 +164,11 @@ def _curve(ranks: Sequence[RunReport]) -> list[_Point]:
     steps = ranks[0].steps
     samples_of_a_step = sum(rank.samples for rank in ranks) / steps if steps else 0.0
     by_step: dict[int, list[float]] = {}
-    rates: dict[int, float | None] = {}
     for rank in ranks:
-        end = [steps, rank.loss, rank.learning_rate]
-        for step, loss, rate in rank.curve or [end]:
+        for step, loss, *_ in rank.curve or [[steps, rank.loss]]:
             by_step.setdefault(int(step), []).extend(finite([loss]))
-            rates[int(step)] = rate
     return [
-        _Point(step, step * samples_of_a_step, fmean(losses), rates[step])
+        _Point(step, step * samples_of_a_step, fmean(losses))
         for step, losses in sorted(by_step.items())
         if losses
     ]
