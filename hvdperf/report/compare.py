@@ -358,18 +358,6 @@ def _warnings(a: Archive, b: Archive, changed: Sequence[str]) -> Iterator[str]:
             yield f"{name} has an injected fault: {archive.session.asked.inject}"
         if archive.unfinished:
             yield f"{name}: {archive.unfinished}"
-    ours, theirs = _against(a), _against(b)
-    if ours != theirs:
-        yield f"A is compared with {ours}, B with {theirs}"
-
-
-def _against(archive: Archive) -> str:
-    """Return the stack of --against and its differences from the session's own stack."""
-    session = archive.session
-    if session is None or session.against is None:
-        return "no other stack"
-    differs = "; ".join(session.changed) or "nothing differs"
-    return f"{session.against} ({differs})"
 
 
 def _too_few(found: Sequence[Pair], trainings: Mapping[str, Training]) -> Iterator[str]:
