@@ -224,7 +224,6 @@ def session_report(archive: Archive) -> Report:
         by_session(archive),
         board.against(cases, session),
         scaling.section(cases, together),
-        scaling.by_nodes(cases, together),
         wall_time.section(cases),
     ]
     explanations = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -59,7 +58,6 @@ def test_the_wall_time_has_figures_of_its_own():
     section = scaling.section(cases_with(outcome(WEAK, [0.9] * 6), training))
     assert_sound(section)
     assert "scaling-weak-efficiency" not in figures_of(section)
-    assert scaling.by_nodes(cases_with(outcome(WEAK, [0.9] * 6))) is None
     speed, time, job = (
         rows_of(section, f"scaling-weak-{w}")[2] for w in ("steady_state", "training", "end_to_end")
     )
@@ -206,14 +204,6 @@ def test_a_row_has_the_layout_of_its_ranks_over_nodes(tmp_path):
     for name in ("scaling-throughput", "scaling-weak-steady_state"):
         layouts = {size: row["layout"] for size, row in rows_of(curves, name).items()}
         assert layouts == {1: "1 x 1", 2: "1 x 2", 3: "2 + 1", 4: "2 x 2"}
-    section = known(scaling.by_nodes(cases))
-    assert_sound(section)
-    (figure,) = section.figures
-    rows = [(row["nodes"], row["layout"]) for row in figure.table.rows]
-    assert rows == [(1, "1 x 2"), (2, "2 + 1"), (2, "2 x 2")]
-    assert [row["efficiency"] for row in figure.table.rows] == pytest.approx([0.9, 0.5, 0.8])
-    assert figure.table.rows[-1]["throughput"] == pytest.approx(0.8 * 4 * 1000)
-    assert "0.800 [0.800, 0.800] on 2 x 2" in figure.says
 
 
 def test_the_efficiency_against_one_node_is_of_the_same_rounds(tmp_path):
@@ -227,19 +217,18 @@ def test_the_efficiency_against_one_node_is_of_the_same_rounds(tmp_path):
         slots=4,
         per_node=2,
     )
-    section = known(scaling.by_nodes(cases))
+    section = scaling.section(cases)
     assert_sound(section)
-    one, row = (dict[str, Any](each) for each in section.figures[0].table.rows)
-    assert one["against"] is one["observations"] is None
+    _, one, row = rows_of(section, "scaling-weak-steady_state").values()
+    assert one["against"] is None
     assert row["layout"] == "2 x 2"
     assert row["against"] == pytest.approx(0.8, rel=1e-3)
     assert row["against_high"] - row["against_low"] < 0.004
-    assert row["observations"] == len(shared)
-    several = known(scaling.by_nodes(cases, [cases, cases, cases]))
-    assert several.figures[0].table.rows[1]["observations"] == 3
+    several = scaling.section(cases, [cases, cases, cases])
+    assert rows_of(several, "scaling-weak-steady_state")[4]["against"] == pytest.approx(0.8, 1e-3)
 
 
 def test_with_one_replica_a_node_there_is_no_efficiency_against_one(tmp_path):
     cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), slots=2, per_node=1)
-    section = known(scaling.by_nodes(cases))
-    assert {row["against"] for row in section.figures[0].table.rows} == {None}
+    rows = rows_of(scaling.section(cases), "scaling-weak-steady_state")
+    assert not any("against" in row for row in rows.values())

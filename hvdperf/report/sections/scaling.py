@@ -1,5 +1,5 @@
 """Scaling: throughput, speedup and efficiency by world size, steady-state, of whole trainings and
-end-to-end, and by nodes."""
+end-to-end, and the efficiency against one node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from hvdperf.report.cases import (
     centre_of,
     held,
     over_sessions,
-    size_of,
     speeds_of,
     times,
 )
@@ -37,7 +36,8 @@ INTRO = (
     "number of steps, is divided among the ranks. Steady-state: samples/s of timed steps. "
     "Training: wall time from graph tracing to the last step. End-to-end: wall time from the "
     "launch to the end. The ideal line is n times the throughput of one rank. Plots leave out "
-    "results that are not judged or not valid; tables show them."
+    "results that are not judged or not valid; tables show them. Efficiency against one node is "
+    "the speed of N nodes over N times that of one node with as many ranks, of the same rounds."
 )
 # Columns of each way to count: by samples per second, by the wall time of the training, and by
 # that of the whole job, with the start of its processes.
@@ -57,11 +57,15 @@ MISSING = (
 )
 
 
+_Shape = tuple[Workload, tuple[int, ...]]
+
+
 @dataclass
 class _Point:
     """The results of a network at one world size. per_node: replicas on each node. ways:
     efficiencies with their intervals, by way to count. verdict: the worst of its cases; None if
-    there are none. sound: whether one of the cases is (Case.is_sound). speed: the throughput."""
+    there are none. sound: whether one of the cases is (Case.is_sound). speed: the throughput.
+    against: the efficiency against one full node."""
 
     network: str
     world_size: int
@@ -69,6 +73,7 @@ class _Point:
     verdict: Verdict | None = None
     sound: bool = True
     speed: Interval | None = None
+    against: Interval | None = None
     ways: dict[str, Interval] = field(default_factory=dict)
 
     @property
@@ -109,6 +114,10 @@ class Measured:
         # Without the sweep, which always has a label.
         return {workload: labels[workload] for workload in workloads}
 
+    @cached_property
+    def against(self) -> Mapping[_Shape, Interval]:
+        return _against_a_node(self.sessions or [self.cases])
+
     def points(self, weak: bool) -> list[_Point]:
         """Return the points of weak or of strong scaling, by network and world size."""
         every = (self._points_of(workload, weak) for workload in self.labels)
@@ -143,6 +152,8 @@ class Measured:
         for n, point in found.items():
             if weak or n == 1:
                 point.speed = self.speeds.get((workload, n), point.speed)
+            if weak:
+                point.against = self.against.get((workload, point.per_node))
         return found
 
 
@@ -181,6 +192,11 @@ def figures(measured: Measured) -> list[Figure]:
 
 SPEED: Field[_Point] = interval(
     "samples_per_second", "throughput", lambda point: point.speed, "samples/s", 1
+)
+
+
+_AGAINST: Field[_Point] = interval(
+    "against", "efficiency against one node", lambda point: point.against
 )
 
 
@@ -262,6 +278,7 @@ def _speedup(
 ) -> Figure:
     """Return the figure of one way to count. points: all that have the way. networks: of all
     figures."""
+    judged = (kind, way) in (("weak", "steady_state"), ("strong", "split"))
     rows = Table.of(
         points,
         *_group(points),
@@ -270,8 +287,8 @@ def _speedup(
         SPEED,
         interval("speedup", "speedup", lambda p: times(p.ways[way], p.world_size), digits=2),
         interval("efficiency", "efficiency", lambda point: point.ways[way]),
+        *([_AGAINST] if judged and any(point.against for point in points) else []),
     )
-    judged = (kind, way) in (("weak", "steady_state"), ("strong", "split"))
     return Figure(
         words.slug("scaling", kind, way),
         f"{kind.capitalize()} scaling, {name}: speedup",
@@ -372,58 +389,6 @@ def _axis_of_ranks(key: str, sizes: Sequence[int], scale: Mapping[str, Any]) -> 
 
 # Nodes -----------------------------------------------------------------------------------------
 
-_Shape = tuple[Workload, tuple[int, ...]]
-
-
-def _of_blocks(cases: Sequence[Case]) -> list[Case]:
-    """Return the sound cases of steady-state weak scaling."""
-    return [case for case in asked(cases, Question.WEAK_SCALING) if case.is_sound]
-
-
-def _shape(case: Case) -> _Shape:
-    return case.workload, case.replicas_per_node
-
-
-def by_nodes(cases: Sequence[Case], sessions: Sequence[Sequence[Case]] = ()) -> Section | None:
-    """Return the section; return None if all replicas were on one node. sessions: as in
-    Measured."""
-    scaled = _of_blocks(cases)
-    if not any(len(case.replicas_per_node) > 1 for case in scaled):
-        return None
-    labels = words.workload_labels(case.workload for case in scaled)
-    scaled.sort(key=lambda c: (labels[c.workload], len(c.replicas_per_node), c.world_size))
-    speeds = speeds_of(throughputs(cases), sessions)
-    against = _against_a_node(sessions or [cases])
-    rows = Table.of(
-        scaled,
-        value("model", "network", lambda case: labels[case.workload]),
-        value("nodes", "nodes", lambda case: len(case.replicas_per_node)),
-        value("layout", "nodes x ranks", lambda case: layout(case.replicas_per_node)),
-        interval("throughput", "throughput", lambda c: speeds.get(size_of(c)), "samples/s", 1),
-        interval("efficiency", "efficiency", at_95),
-        interval("against", "efficiency against one node", lambda case: against.get(_shape(case))),
-        value("observations", "observations", lambda case: _observed(against.get(_shape(case)))),
-    )
-    most = {labels[case.workload]: case for case in scaled}
-    said = words.several(
-        f"{label} {words.shown(at_95(case))} on {layout(case.replicas_per_node)}"
-        for label, case in most.items()
-    )
-    figure = Figure(
-        "nodes",
-        "Throughput and efficiency by nodes",
-        f"Efficiency of weak scaling on the most nodes: {said}.{words.INTERVALS}",
-        rows,
-    )
-    return Section(
-        "nodes",
-        "Nodes and devices",
-        "Efficiencies are those of steady-state weak scaling. Efficiency against one node is the "
-        "speed of N nodes over N times that of one node with as many ranks, both measured in the "
-        "same rounds.",
-        (figure,),
-    )
-
 
 def _against_a_node(sessions: Sequence[Sequence[Case]]) -> dict[_Shape, Interval]:
     """Return the efficiencies against one full node, without nodes of one replica each, where this
@@ -431,9 +396,9 @@ def _against_a_node(sessions: Sequence[Sequence[Case]]) -> dict[_Shape, Interval
     observed: dict[_Shape, list[list[float]]] = {}
     for cases in sessions:
         own = {
-            _shape(case): _by_round(case)
-            for case in _of_blocks(cases)
-            if len(set(case.replicas_per_node)) == 1 < case.replicas_per_node[0]
+            (case.workload, case.replicas_per_node): _by_round(case)
+            for case in asked(cases, Question.WEAK_SCALING)
+            if case.is_sound and len(set(case.replicas_per_node)) == 1 < case.replicas_per_node[0]
         }
         for (workload, per_node), of_group in own.items():
             of_one = own.get((workload, per_node[:1]), {})
