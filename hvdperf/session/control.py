@@ -152,8 +152,6 @@ class Control:
 STEPS = 3
 # Seconds that a start or an order may take longer than one of a network of the suite.
 PATIENCE_S = 600.0
-# The steps of one process differ by rounding at most. More could not be told from other code.
-APART_AT_MOST = 1e-3
 
 
 @dataclass(frozen=True)
@@ -162,20 +160,16 @@ class FirstSteps:
 
     step_seconds: of one of STEPS steps. start_seconds: from the trace to the broadcast, if the
     start-up left them out. samples: of all steps, 0 if they are not counted. sparse: number of
-    gradients of single rows. apart: the largest relative difference between the gradients of equal
-    steps; None if they were not compared. exchange_seen: whether an exchange is told from
-    computing. identity: a text that tells the network's own data from others, if rank 0 has read
-    them. differs: how they differ at each opening; "" if they do not.
+    gradients of single rows. exchange_seen: whether an exchange is told from computing. identity: a
+    text that tells the network's own data from others, if rank 0 has read them.
     """
 
     step_seconds: float
     start_seconds: float = 0.0
     samples: int = 0
     sparse: int = 0
-    apart: float | None = None
     exchange_seen: bool = True
     identity: str = ""
-    differs: str = ""
 
 
 @dataclass
@@ -184,19 +178,17 @@ class Trial:
 
     error: why it cannot be measured at all, in words; "" if it can. of_node: whether the machine or
     the environment may be at fault, as when time ran out. refused: reasons why arms cannot be
-    trained in their way. apart, identity, differs: as in FirstSteps. sparse: number of gradients of
-    single rows. unseen: whether the exchange of a script cannot be told from computing.
+    trained in their way. sparse: number of gradients of single rows. unseen: whether the exchange
+    of a script cannot be told from computing. identity: as in FirstSteps.
     """
 
     error: str = ""
     of_node: bool = False
     refused: dict[Arm, str] = field(default_factory=dict)
-    apart: float = 0.0
     sparse: int = 0
     unseen: bool = False
     pace: Pace = field(default_factory=Pace)
     identity: str = ""
-    differs: str = ""
 
     def judgement(self, comparison: Comparison) -> Judgement | None:
         """Return the judgement of a comparison that is not to be measured; None for others."""
@@ -209,20 +201,8 @@ class Trial:
         for arm in comparison.arms:
             if arm in self.refused:
                 return f"{arm.label} cannot train it: {self.refused[arm]}", Verdict.NOT_RUN
-        if self.apart > APART_AT_MOST:
-            return (
-                f"the gradients of two equal steps differ by {100 * self.apart:.2g} %, so no "
-                "comparison can be trusted; draw nothing at random in the loss and the network, "
-                "or seed it"
-            ), Verdict.INVALID
         if self.unseen and comparison.question.spec.without_exchange:
             return UNSEEN, Verdict.INFO
-        if self.differs and comparison.tolerance is not None:
-            return (
-                "its trainings cannot be compared, because its data differ at each opening "
-                f"({self.differs}): give its shuffle and its random operations a seed, and "
-                "map with deterministic=True; its speeds are measured"
-            ), Verdict.INVALID
         arms = comparison.arms
         if any(arm.exchange == "dense" for arm in arms) and not self.sparse:
             return "it has no sparse gradient, so this is the default", Verdict.INFO
@@ -240,10 +220,8 @@ class Trial:
         pace = self.pace
         self.pace = Pace(max(pace.start_seconds, starts), max(pace.step_seconds, steps))
         self.sparse = max(self.sparse, *(each.sparse for each in checks))
-        self.apart = max(self.apart, *(each.apart or 0.0 for each in checks))
         self.unseen |= not all(each.exchange_seen for each in checks)
         self.identity = self.identity or checks[0].identity
-        self.differs = self.differs or checks[0].differs
 
 
 class NotTrained(Exception):
@@ -325,8 +303,8 @@ def _try_way(
     is_first: bool,
     say: Callable[[str], None],
 ) -> None:
-    """Start an arm, and let it train a few steps. The first one of a stack has its gradients
-    compared. The network's own data are read once, with the session's own stack. Raises
+    """Start an arm, and let it train a few steps. Of the first one of a stack the gradients are
+    looked at. The network's own data are read once, with the session's own stack. Raises
     NotTrained."""
     began, group = time.monotonic(), None
     read = bool(own.data and not found.identity and not arm.stack)
@@ -340,7 +318,7 @@ def _try_way(
         starts = time.monotonic() - began
         began = time.monotonic()
         checks = group.reports(
-            FirstSteps, "check", deadline_s, steps=STEPS, compare=is_first, read=read
+            FirstSteps, "check", deadline_s, steps=STEPS, is_first=is_first, read=read
         )
         group.close()
     except LaunchFailed as failed:

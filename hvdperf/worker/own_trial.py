@@ -9,11 +9,9 @@ import math
 import re
 import time
 from collections import Counter
-from contextlib import suppress
 from functools import partial
-from typing import Any, Callable
+from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from hvdperf.models import contract, registry
@@ -26,8 +24,8 @@ from hvdperf.worker.strategies.base import Facts
 
 # Samples of a shard that are read: at most, and until this many seconds have passed.
 SAMPLES, SAMPLES_SECONDS = 1000, 10.0
-# Samples by which openings of the data are compared, and which are in its identity.
-SAME_SAMPLES, OF_IDENTITY = 64, 8
+# Samples by which the data are known.
+OF_IDENTITY = 8
 # Two shards overlap if they share more than this part of the samples that each has once.
 SHARED = 0.01
 
@@ -35,14 +33,15 @@ SHARED = 0.01
 # Training ------------------------------------------------------------------------------------
 
 
-def check(trainer: Any, driver: Driver, steps: int, compare: bool, read: bool) -> Facts:
+def check(trainer: Any, driver: Driver, steps: int, is_first: bool, read: bool) -> Facts:
     """Start to train, and train so many steps. Return the fields of session.control.FirstSteps.
-    compare: whether the gradients of equal steps are compared. read: whether rank 0 reads the data
-    for all ranks."""
+    is_first: whether losses and gradients of a batch are looked at. read: whether rank 0 reads the
+    data for all ranks."""
     config = trainer.config
     network = registry.network(config.model)
-    of_data = _read(config) if read and driver.rank == 0 else {}
-    apart = _apart(config, (driver.rank, config.world_size)) if compare else None
+    identity = _read(config) if read and driver.rank == 0 else ""
+    if is_first:
+        _check_gradients(config, (driver.rank, config.world_size))
     for part in trainer.parts:
         contract.check_methods(part.model, bool(network.loss), bool(network.optimizer))
     began = time.monotonic()
@@ -56,11 +55,10 @@ def check(trainer: Any, driver: Driver, steps: int, compare: bool, read: bool) -
                 f"the loss is {_shown(loss)} at step {step + 2}; lower its learning rate"
             )
     return {
-        **of_data,
         "start_seconds": started - began,
         "step_seconds": (time.monotonic() - started) / steps,
         "sparse": facts.get("sparse_tensors", 0),
-        "apart": apart,
+        "identity": identity,
     }
 
 
@@ -68,73 +66,42 @@ def _shown(loss: float) -> str:
     return "NaN" if math.isnan(loss) else str(loss)
 
 
-def _apart(config: RankConfig, shard: tuple[int, int]) -> float | None:
-    """Check the gradients of a first step, without dropout and the like. Return the largest
-    relative difference of weights and gradients between three such steps: two of one graph, and one
-    of a network that is built and traced again; None if this device cannot repeat a step."""
+def _check_gradients(config: RankConfig, shard: tuple[int, int]) -> None:
+    """Compute the gradients of a first batch, without a graph. Raises BadNetwork if a variable has
+    none, and if the loss is not finite, or is not one figure a sample."""
     task = training.find_task(config)
-    steps = []
-    with suppress(training.Irreproducible), training.reproducible():
-        batch = next(iter(training.open_dataset(config, task, config.batch, shard=shard)))
-        for times in (2, 1):
-            parts = training.without_randomness(training.build_parts(config, task, "sgd"))
-            weights = [weight.numpy() for weight in training.weights(parts)]
-            gradients = _gradients(task, parts)
-            for _ in range(times):
-                steps.append([*weights, *gradients(batch)])
-        sizes = [float(np.abs(each).max(initial=0.0)) or 1.0 for each in steps[0]]
-        return max(
-            float(np.abs(one - other).max(initial=0.0)) / size
-            for others in steps[1:]
-            for one, other, size in zip(steps[0], others, sizes)
-        )
-    return None
+    batch = next(iter(training.open_dataset(config, task, config.batch, shard=shard)))
+    counts: list[int] = []
 
+    def total(losses: Any) -> Any:
+        counts.append(int(losses.shape[0]))
+        return tf.reduce_mean(losses)
 
-def _gradients(task: Any, parts: Any) -> Callable[[Any], list[Any]]:
-    """Return a function of a batch that returns the gradients. It raises BadNetwork if a variable
-    has none, and if the loss is not finite, or is not one figure a sample."""
+    def use(part: training.Part, gradients: Any) -> None:
+        pairs = zip(part.sources, gradients)
+        if missing := [variable.name for variable, gradient in pairs if gradient is None]:
+            names = ", ".join(missing[:3])
+            raise BadNetwork(f"the loss does not depend on its variables {names}")
 
-    @training.graph(input_signature=task.signature())
-    def traced(*samples: Any) -> Any:
-        found: list[Any] = []
-        counts: list[Any] = []
-
-        def total(losses: Any) -> Any:
-            counts.append(tf.shape(losses)[0])
-            return tf.reduce_mean(losses)
-
-        def use(part: training.Part, gradients: Any) -> None:
-            pairs = list(zip(part.sources, gradients))
-            if missing := [variable.name for variable, gradient in pairs if gradient is None]:
-                names = ", ".join(missing[:3])
-                raise BadNetwork(f"the loss does not depend on its variables {names}")
-            found.extend(tf.convert_to_tensor(gradient) for gradient in gradients)
-
-        return training.update(task, parts, samples, total, use=use), counts, found
-
-    def gradients(batch: Any) -> list[Any]:
-        loss, counts, found = traced(*batch)
-        if not math.isfinite(float(loss)):
-            raise BadNetwork(f"the loss of its first step is {_shown(float(loss))}")
-        samples = training.count(batch)
-        for count in map(int, counts):
-            if count != samples:
-                raise BadNetwork(
-                    f"its loss returns {count} figures for {samples} samples; return one figure a "
-                    "sample, [n]"
-                )
-        return [each.numpy() for each in found]
-
-    return gradients
+    parts = training.build_parts(config, task, "sgd")
+    loss = float(training.update(task, parts, batch, total, use=use))
+    if not math.isfinite(loss):
+        raise BadNetwork(f"the loss of its first step is {_shown(loss)}")
+    samples = training.count(batch)
+    for count in counts:
+        if count != samples:
+            raise BadNetwork(
+                f"its loss returns {count} figures for {samples} samples; return one figure a "
+                "sample, [n]"
+            )
 
 
 # Reading -------------------------------------------------------------------------------------
 
 
-def _read(config: RankConfig) -> Facts:
-    """Return the identity of the network's own data, and how they differ at each opening. Raises
-    BadNetwork if the samples cannot be shared by the replicas, or do not fit together."""
+def _read(config: RankConfig) -> str:
+    """Return the identity of the network's own data. Raises BadNetwork if the samples cannot be
+    shared by the replicas, or do not fit together."""
     replicas = config.world_size
     first = partial(_first, config, {})
     whole = first(Shard(0, 1), OF_IDENTITY + replicas)
@@ -159,18 +126,17 @@ def _read(config: RankConfig) -> Facts:
             f"{min(map(len, shards))} samples are the same; divide the samples, as in "
             "dataset.shard(shard.count, shard.index), before they are shuffled"
         )
-    again = first(Shard(0, replicas), min(SAME_SAMPLES, len(shards[0])))
-    same = sum(a == b for a, b in zip(again, shards[0]))
-    differs = f"{same} of {len(again)} samples are the same" if same < len(again) else ""
     # Of its identity are the number of samples, if it is known, their form, and a hash of the first
     # ones, if these are the same at each opening.
+    known = whole[:OF_IDENTITY]
     dataset = _opened(config, Shard(0, 1))
     size = int(dataset.cardinality())
     form = re.sub(r"TensorSpec\(shape=|, name=None\)|tf\.", "", str(dataset.element_spec))
-    digest = hashlib.sha256(" ".join(whole[:OF_IDENTITY]).encode()).hexdigest()[:16]
+    is_same = first(Shard(0, 1), len(known)) == known
+    digest = hashlib.sha256(" ".join(known).encode()).hexdigest()[:16]
     parts = [f"{size} samples"] * (size >= 0)
-    parts += [form, "differs at each opening" if differs else digest]
-    return {"identity": ", ".join(parts), "differs": differs}
+    parts += [form, digest if is_same else "differs at each opening"]
+    return ", ".join(parts)
 
 
 def _opened(config: RankConfig, shard: Shard) -> Any:

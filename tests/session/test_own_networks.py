@@ -27,25 +27,14 @@ def build(size, classes):
         ("own_loss_and_data.py", "regression", 4, "regression: 4096 samples, "),
     ],
 )
-def test_an_example_is_measured_by_every_strategy_beside_a_network_that_is_not_deterministic(
+def test_an_example_is_measured_by_every_strategy(
     run: Run, tmp_path: Path, example: str, name: str, tensors: int, data: str
 ) -> None:
-    path = tmp_path / "my_networks.py"
-    path.write_text(
-        f'{HEAD}, loss="my_networks:loss"),)\n{BUILD}\n'
-        "def loss(labels, outputs):\n    import os\n"
-        "    return outputs[:, 0] * (1.0 + os.urandom(1)[0])\n"
-    )
-    files = f"--workloads={path}", f"--workloads={ROOT / 'examples' / example}"
-    done = run(*files, "-k", "test_parity and np2")
-    assert done.returncode == 7, done.stdout + done.stderr
+    done = run(f"--workloads={ROOT / 'examples' / example}", "-k", "test_parity and np2")
+    assert done.returncode == 6, done.stdout + done.stderr
     found = documents(tmp_path)
-    judgement = found["parity-mine-np2.json"]["outcome"]["judgement"]
-    assert judgement["verdict"] == "INVALID"
-    assert judgement["reason"].startswith("the gradients of two equal steps differ by ")
     fingerprint = found["session.json"]["fingerprint"]
-    names = [line.partition(": ")[0] for line in fingerprint["own_networks"]]
-    assert names == ["mine", name]
+    assert [line.partition(": ")[0] for line in fingerprint["own_networks"]] == [name]
     (first, *_) = found[f"parity-{name}-np2.json"]["outcome"]["rounds"]
     assert {launch["arm"]["strategy"] for launch in first["launches"]} == {"horovod", "mirrored"}
     for launch in first["launches"]:
