@@ -23,7 +23,7 @@ from hvdperf.plan.arms import START, BlockKind, Side, Term
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.records.outcome import Attribution, Cause, fields_of
 from hvdperf.records.rounds import Launch, Pair
-from hvdperf.stats import hodges_lehmann, shift
+from hvdperf.stats import hodges_lehmann
 
 # Host of each rank; () if they are not known.
 Hosts = Sequence[str]
@@ -321,44 +321,23 @@ def attribute_slow_start(phase: str, launches: Sequence[Launch], hosts: Hosts = 
 
 def attribute_start(phase: str, pairs: Sequence[Pair], hosts: Hosts = ()) -> Attribution:
     """Return the ranks at fault for a phase of the start that takes longer. pairs, hosts: as in
-    attribute_sides.
-
-    A start has the machine to itself. Two starts of one round are thus as independent as any two,
-    so the starts of each arm are a sample of their own. All ranks are named only if each takes
-    longer with 97.5 % confidence.
-    """
-    if not pairs:
-        return Attribution()
-    ours, theirs = (
-        [[math.log(rank[phase]) for rank in launch.startup_seconds] for launch in arm]
-        for arm in zip(*pairs, strict=True)
-    )
-    columns = zip(zip(*ours, strict=True), zip(*theirs, strict=True), strict=True)
-    longer = [shift(own, usual, NAMED_BY_CHANCE) for own, usual in columns]
-    shares = [math.expm1(of_rank.estimate) for of_rank in longer]
-    # Several ranks share the error rate of two (Bonferroni).
-    alpha = NAMED_BY_CHANCE * 2 / max(2, len(shares))
-    found = steps.highest([of_rank.estimate for of_rank in longer], hosts)
-    if found:
-        others = steps.without(found, len(shares))
-        here, usual = (
-            [min(row[rank] for rank in found) - max(row[rank] for rank in others) for row in arm]
-            for arm in (ours, theirs)
-        )
-        ahead = shift(here, usual, alpha)
-        share = fmean(shares[rank] for rank in found)
-        if _outweighs(math.expm1(ahead.estimate), share, max(shares)) and ahead.lower > 0.0:
-            group = Group(found, steps.host_of(found, hosts), ahead.estimate)
-            return attribution_of([_cause(phase, share, group)])
-    if min(shares) >= WORTH_A_NAME and all(of_rank.lower > 0.0 for of_rank in longer):
-        return Attribution(phase, share=min(shares))
-    return Attribution()
+    attribute_sides."""
+    starts = [[launch.startup_seconds for launch in pair] for pair in pairs]
+    rows = [
+        [own[phase] / usual[phase] - 1 for own, usual in zip(*both, strict=True)] for both in starts
+    ]
+    return _of_growth(phase, rows, hosts)
 
 
 def attribute_memory(launches: Sequence[Launch], hosts: Hosts = ()) -> Attribution:
     """Return the ranks whose resident set grows most, or all ranks. share: growth of its logarithm
     in 1,000 steps (training_runs.py)."""
     rows = [[training_runs.growth(rank.memory) for rank in launch.run] for launch in launches]
+    return _of_growth(Term.MEMORY, rows, hosts)
+
+
+def _of_growth(term: str, rows: Rows, hosts: Hosts) -> Attribution:
+    """Return the ranks at fault for the growth of a term. rows: as in _whose."""
     longer = max(map(median, zip(*rows, strict=True)), default=0.0)
     whose = _whose(rows, hosts, longer)
-    return attribution_of([_cause(Term.MEMORY, *whose)] if whose is not None else [])
+    return attribution_of([_cause(term, *whose)] if whose is not None else [])
