@@ -57,7 +57,7 @@ class Training(NamedTuple):
 
     def seconds_of_steps(self, steps: int) -> float:
         """Return the seconds of the run until the slowest rank had done `steps` steps."""
-        return max(rank.timestamps[steps - 1][3] for rank in self.run)
+        return max(rank.timestamps[steps - 1][-1] for rank in self.run)
 
     def seconds_beyond(self, steps: int) -> float:
         """Return the seconds of the run's steps after the first `steps` steps."""
@@ -75,7 +75,7 @@ class Training(NamedTuple):
     @property
     def usual_samples_per_second(self) -> float:
         """The same without the extra time of long steps."""
-        ends = [[0.0, *(step[3] for step in rank.timestamps)] for rank in self.run]
+        ends = [[0.0, *(step[-1] for step in rank.timestamps)] for rank in self.run]
         usual = (usual_sum([b - a for a, b in pairwise(own)]) for own in ends)
         return self._samples_of_each / max(usual)
 
@@ -228,8 +228,6 @@ def scaling_breakdown(comparison: Comparison, rounds: Sequence[Round]) -> Scalin
         candidate=_spent([ours for ours, _ in trainings], [ours for ours, _ in breakdowns], taken),
         reference=_spent([t for _, t in trainings], [theirs for _, theirs in breakdowns], steps),
         late=_late([ours.late for ours, _ in breakdowns]),
-        late_where_met=_late([ours.late_where_met for ours, _ in breakdowns]),
-        slowest=_most([_slowest(ours) for ours, _ in pairs]),
     )
 
 
@@ -261,11 +259,6 @@ def _usual_steps(launch: Launch, kind: BlockKind) -> list[float]:
         median(usual_seconds(block.ranks[rank]) / block.steps for block in blocks)
         for rank in range(len(blocks[0].ranks))
     ]
-
-
-def _slowest(launch: Launch) -> int:
-    ranks = _usual_steps(launch, BlockKind.LOCAL)
-    return ranks.index(max(ranks))
 
 
 def _spent(trainings: Sequence[Training], breakdowns: Sequence[TimeBreakdown], steps: int) -> Spent:
@@ -309,16 +302,11 @@ def _below(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 def _late(named: Sequence[Straggler | None]) -> Straggler | None:
     """Return the straggler named in more than half of the rounds, with its typical lag, or None."""
-    rank = _most([None if late is None else late.rank for late in named])
-    if rank is None:
-        return None
+    ranks = [late.rank for late in named if late is not None]
+    rank = max(ranks, key=ranks.count, default=0)
     own = [late for late in named if late is not None and late.rank == rank]
+    if 2 * len(own) <= len(named):
+        return None
     return Straggler(
         rank, median(late.lag_seconds for late in own), fmean(late.share for late in own)
     )
-
-
-def _most(ranks: Sequence[int | None]) -> int | None:
-    """Return the rank of more than half of the rounds, or None."""
-    rank = max(ranks, key=ranks.count)
-    return rank if 2 * ranks.count(rank) > len(ranks) else None

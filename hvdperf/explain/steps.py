@@ -157,7 +157,7 @@ def _steps(launch: Launch, kind: BlockKind) -> Steps:
     runs = [rank.timestamps[FIRST_STEPS:] for rank in launch.run]
     if kind is BlockKind.FULL and runs and all(len(own) > 1 for own in runs):
         return [
-            [(after[3] - last[3], after[1] - last[3]) for last, after in pairwise(own)]
+            [(after[-1] - last[-1], after[1] - last[-1]) for last, after in pairwise(own)]
             for own in runs
         ]
     blocks = [

@@ -45,10 +45,10 @@ from statistics import fmean, median, stdev
 from hvdperf.explain.steps import excess, group_apart, usual_inside, usual_sum
 from hvdperf.plan.arms import START, TERMS, BlockKind, Term
 from hvdperf.records.outcome import Straggler
-from hvdperf.records.rounds import Block, Launch, RunReport, StampedRun, Timestamps
+from hvdperf.records.rounds import Block, Launch, StampedRun, Timestamps
 
-# Timestamps of one rank in seconds, one row per step: begun, had its batch, had met the others,
-# ended.
+# Timestamps of one rank in seconds, one row per step: begun, had its batch, ended. In earlier
+# sessions ranks could meet before the third of four.
 StepTimestamps = Sequence[Sequence[float]]
 # Significance level for naming a straggler.
 CHANCE = 0.001
@@ -64,26 +64,13 @@ ERRORS = 2
 MOST_CORRELATED = 0.98
 
 
-def waits(
-    ranks: Sequence[StepTimestamps], met: bool, computing: Sequence[float] = ()
-) -> list[list[float]]:
+def waits(ranks: Sequence[StepTimestamps], computing: Sequence[float]) -> list[list[float]]:
     """Return how long each rank waits for the last one, in seconds: one row per rank, one column
-    per step.
-
-    computing: seconds that each rank computes before it exchanges; with them, a rank is ready when
-    it has computed, else when it has its batch.
-
-    met: whether the ranks met before every step. A meeting measures each rank's wait; the shortest
-    one is the duration of the meeting itself, and is subtracted. Without meetings, a wait is the
-    time from a rank's being ready until the last rank is.
-    """
-    if met:
-        meetings = [[step[2] - step[1] for step in timestamps] for timestamps in ranks]
-        shortest = [min(step) for step in zip(*meetings, strict=True)]
-        return [[a - b for a, b in zip(own, shortest, strict=True)] for own in meetings]
-    takes = computing or [0.0] * len(ranks)
+    per step. A rank is ready when it has computed. computing: seconds that each rank computes
+    before it exchanges."""
     ready = [
-        [step[1] + own for step in timestamps] for timestamps, own in zip(ranks, takes, strict=True)
+        [step[1] + own for step in timestamps]
+        for timestamps, own in zip(ranks, computing, strict=True)
     ]
     last = [max(step) for step in zip(*ready, strict=True)]
     return [[b - a for a, b in zip(own, last, strict=True)] for own in ready]
@@ -186,15 +173,13 @@ class TimeBreakdown:
     """The time breakdown of one launch.
 
     wall_seconds: of the run, measured from outside. ranks: the seconds of each of TERMS, by rank.
-    steps: of the run. late: the straggler, if there is one; late_where_met: the straggler of the
-    run in which all ranks met before every step.
+    steps: of the run. late: the straggler, if there is one.
     """
 
     wall_seconds: float
     ranks: tuple[Mapping[str, float], ...]
     steps: int
     late: Straggler | None
-    late_where_met: Straggler | None
 
     @property
     def terms(self) -> dict[str, float]:
@@ -232,7 +217,7 @@ def time_breakdown(launch: Launch) -> TimeBreakdown:
         raise ValueError(out_of_order)
     parts = [shares(work.blocks, rank) for rank in range(len(steps))]
     computing = _computing(work.blocks, steps, [computes for computes, _ in parts])
-    waited = waits(steps, met=False, computing=computing)
+    waited = waits(steps, computing)
     ranks = tuple(
         {
             **_outside_of_steps(work.timestamps, rank),
@@ -244,20 +229,8 @@ def time_breakdown(launch: Launch) -> TimeBreakdown:
         wall_seconds(work.timestamps),
         ranks,
         len(steps[0]),
-        late(work.run, computing),
-        late(work.met_run),
+        straggler(waited, max(own[-1][-1] for own in steps) / len(steps[0])),
     )
-
-
-def late(ranks: Sequence[RunReport], computing: Sequence[float] = ()) -> Straggler | None:
-    """Return the straggler of a run with timestamps (worker/steps.py). Return None without a
-    straggler or without a run. computing: as in `straggler.waits`."""
-    steps = [rank.timestamps for rank in ranks]
-    if not steps:
-        return None
-    step_seconds = max(timestamps[-1][3] for timestamps in steps) / len(steps[0])
-    met = any(timestamp[2] > timestamp[1] for timestamps in steps for timestamp in timestamps)
-    return straggler(waits(steps, met, computing), step_seconds)
 
 
 def wall_seconds(timestamps: Timestamps) -> float:
@@ -343,7 +316,7 @@ def _computing(
         for block in blocks
         if block.kind in (BlockKind.LOCAL, BlockKind.COMPUTE)
     ]
-    least = SHARE_OF_A_STEP * fmean(own[-1][3] / len(own) for own in steps)
+    least = SHARE_OF_A_STEP * fmean(own[-1][-1] / len(own) for own in steps)
     if max(found) - min(found) > least and group_apart(rows) is not None:
         return found
     return [fmean(found)] * len(found)
@@ -351,7 +324,7 @@ def _computing(
 
 def _inside(timestamps: StepTimestamps) -> float:
     """Return the seconds of all steps from their batch on, without the extra time of long ones."""
-    return usual_sum([end - batch for _, batch, _, end in timestamps])
+    return usual_sum([end - batch for _, batch, *_, end in timestamps])
 
 
 def _outside_of_steps(timestamps: Timestamps, rank: int) -> dict[str, float]:
@@ -368,12 +341,13 @@ def _outside_of_steps(timestamps: Timestamps, rank: int) -> dict[str, float]:
 def _of_steps(
     timestamps: StepTimestamps, waited: Sequence[float], computes: float, applies: float
 ) -> dict[str, float]:
-    between = timestamps[0][0] + sum(after[0] - before[3] for before, after in pairwise(timestamps))
-    inside = [step[3] - step[1] - own for step, own in zip(timestamps, waited, strict=True)]
+    pauses = (after[0] - before[-1] for before, after in pairwise(timestamps))
+    between = timestamps[0][0] + sum(pauses)
+    inside = [step[-1] - step[1] - own for step, own in zip(timestamps, waited, strict=True)]
     compute, apply = (share * _inside(timestamps) for share in (computes, applies))
     return {
         Term.BETWEEN: between,
-        Term.INPUT: sum(batch - begin for begin, batch, _, _ in timestamps),
+        Term.INPUT: sum(batch - begin for begin, batch, *_ in timestamps),
         Term.STRAGGLER: sum(waited),
         Term.COMPUTE: compute,
         Term.APPLY: apply,

@@ -172,8 +172,7 @@ class ScalingBreakdown:
     factors of the steady-state efficiency, from blocks, with the names of POP's efficiency
     hierarchy (https://pop-coe.eu/node/69); product: of all three. efficiency: the same from the
     runs. These five are without the extra time of rare long steps.
-    late: the straggler of most rounds; late_where_met: the straggler if all ranks meet before every
-    step. slowest: the rank whose steps without exchange take longest in most rounds.
+    late: the straggler of most rounds.
     """
 
     world_size: int
@@ -188,8 +187,6 @@ class ScalingBreakdown:
     candidate: Spent
     reference: Spent
     late: Straggler | None
-    late_where_met: Straggler | None
-    slowest: int | None
 
     @property
     def explained(self) -> bool:

@@ -104,11 +104,11 @@ class RunReport(Figures):
     seconds: of the training, without its validation. steps: done; all ranks stop at the same one.
     epochs: steps over the steps of one pass over the data. samples: of this process. loss: of the
     last step. learning_rate: at the end. memory: rows of [steps, bytes of the resident set].
-    timestamps: one row a step of [begun, had its batch, had met the other ranks, ended], in seconds
-    since the run began; empty unless asked for. curve: rows of [steps, mean loss since the row
-    before, learning rate]; empty in a run with timestamps. validation: None without one.
-    samples_of_a_pass: that this process reads of the user's own data; None if that is not known, or
-    for other data.
+    timestamps: one row a step of [begun, had its batch, ended], in seconds since the run began;
+    empty unless asked for; earlier sessions have another time before the last one. curve: rows of
+    [steps, mean loss since the row before, learning rate]; empty in a run with timestamps.
+    validation: None without one. samples_of_a_pass: that this process reads
+    of the user's own data; None if that is not known, or for other data.
     """
 
     seconds: Number
@@ -118,7 +118,7 @@ class RunReport(Figures):
     loss: Number
     learning_rate: Number
     memory: Sequence[Annotated[Sequence[int], Meta(min_length=2, max_length=2)]]
-    timestamps: Sequence[Annotated[Sequence[float], Meta(min_length=4, max_length=4)]]
+    timestamps: Sequence[Annotated[Sequence[float], Meta(min_length=3)]]
     curve: Sequence[Annotated[Sequence[Number], Meta(min_length=3, max_length=3)]]
     validation: Validation | None = None
     samples_of_a_pass: Positive | None = None
@@ -289,12 +289,10 @@ class Run(msgspec.Struct, tag="run", tag_field="of"):
 class StampedRun(Run, tag="stamped run", tag_field="of"):
     """A training run with timestamps, and what divides its steps into their parts.
 
-    met_run: reports by process rank of a run with a meeting of all ranks before every step.
     warm_up, blocks: of whole steps and of parts of a step. timestamps: of the launch, set at its
     end.
     """
 
-    met_run: Sequence[RunReport] = ()
     warm_up: list[Block] = msgspec.field(default_factory=list)
     blocks: list[Block] = msgspec.field(default_factory=list)
     timestamps: Timestamps | None = None

@@ -172,10 +172,6 @@ def problems_of_run(arm: Arm, ranks: Sequence[RunReport]) -> list[str]:
     return found
 
 
-# Steps of a run in which all ranks meet before every step.
-MET_STEPS = 60
-
-
 @dataclass
 class WallTime(Training):
     """Training for a number of steps with the time of every part. Blocks without a part of the step
@@ -195,10 +191,6 @@ class WallTime(Training):
         reports = self.run(group, launch.arm, validate=False, with_timestamps=True, **length)
         launch.work = work = StampedRun(reports)
         settings.progress(f"time the parts of a step of {launch.arm.label}")
-        if launch.arm.world_size > 1:
-            work.met_run = self.run(
-                group, launch.arm, validate=False, with_timestamps=True, steps=MET_STEPS, meet=True
-            )
         group.ask("ablation", settings.arm_launcher.startup_deadline(launch.arm))
         run_seconds = median(rank.seconds for rank in work.run)
         steps = self.steps_of_a_block(run_seconds / length["steps"])

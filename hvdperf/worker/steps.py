@@ -17,14 +17,12 @@ from hvdperf.worker.strategies.base import Trainer
 class Step(NamedTuple):
     """One training step. Times are in seconds on this rank's clock.
 
-    begin: start of the step. got_batch: when the step had its batch. met: when it had met the other
-    ranks, or got_batch if they do not meet. end: end of the step. samples: of this process. loss:
-    what Trainer.step returned.
+    begin: start of the step. got_batch: when the step had its batch. end: end of the step. samples:
+    of this process. loss: what Trainer.step returned.
     """
 
     begin: float
     got_batch: float
-    met: float
     end: float
     samples: int
     loss: Any
@@ -40,21 +38,17 @@ def train_step(
     driver: Driver,
     kind: str,
     last_step_seconds: float,
-    meet: bool = False,
     wait: bool = False,
 ) -> Step:
     """Train one step. last_step_seconds: time of the step before, from its batch on, for a fault
-    that delays this one. meet: wait for all ranks to have their batch. wait: wait until the step is
-    done; without it a GPU may only have queued the work."""
+    that delays this one. wait: wait until the step is done; without it a GPU may only have queued
+    the work."""
     driver.steps_begun += 1
     driver.fault.slow_down(last_step_seconds)
     begin = time.perf_counter()
     driver.fault.slow_down(last_step_seconds, kinds=("input",))
     batch = trainer.next_batch(kind)
-    got_batch = met = time.perf_counter()
-    if meet:
-        trainer.barrier()
-        met = time.perf_counter()
+    got_batch = time.perf_counter()
     trainer.learning_rate.before_step()
     loss = trainer.step(kind, batch)
     trainer.learning_rate.after_step(loss)
@@ -62,7 +56,7 @@ def train_step(
         float(loss)
     end = time.perf_counter()
     driver.fault.leak()
-    return Step(begin, got_batch, met, end, trainer.count(batch), loss)
+    return Step(begin, got_batch, end, trainer.count(batch), loss)
 
 
 def run_block(
@@ -123,19 +117,17 @@ def run(
     seconds: Optional[float] = None,
     validate: bool = True,
     with_timestamps: bool = False,
-    meet: bool = False,
 ) -> dict[str, Any]:
     """Train for `steps` steps, or until any rank's clock says that `seconds` have passed. The ranks
     vote, so that all of them stop at the same step.
 
     with_timestamps: wait for the loss of every step, and note when the step began, had its batch,
-    had met the other ranks, and ended. meet: have all ranks meet before every step, by an allreduce
-    of one element.
+    and ended.
 
     Returns seconds, steps, epochs, samples (of this process), loss (of the last step),
     learning_rate (at the end), memory (a row [steps, bytes of the resident set] every
-    STEPS_BETWEEN_READINGS), timestamps (four times per step, in seconds since the run began), curve
-    (worker/learning.py: the loss of this process's samples along the steps; empty if
+    STEPS_BETWEEN_READINGS), timestamps (three times per step, in seconds since the run began),
+    curve (worker/learning.py: the loss of this process's samples along the steps; empty if
     with_timestamps), and validation (what Trainer.validate returns, or None without a validation).
     """
     driver.enter(Phase.RUN)
@@ -153,10 +145,10 @@ def run(
             (votes,) = trainer.total([float(clock() - begin >= seconds)])
             if votes > 0:
                 break
-        step = train_step(trainer, driver, "full", last_step_seconds, meet, wait=with_timestamps)
+        step = train_step(trainer, driver, "full", last_step_seconds, wait=with_timestamps)
         last_step_seconds = step.inside
         if with_timestamps:
-            timestamps.append([at - begin for at in step[:4]])
+            timestamps.append([at - begin for at in step[:3]])
         else:
             curve.after_step(step.loss)
         loss = step.loss

@@ -92,7 +92,7 @@ def test_of_the_whole_run_the_steps_that_a_part_lacks_are_left_out():
 def of_steps(steps: int, fixed: float, step: float) -> Training:
     """Of one rank, whose every step takes the same time."""
     start = {"import": 9.0, "trace": fixed, "first step": 0.0, "broadcast": 0.0}
-    timestamps = [[k * step, k * step, k * step, (k + 1) * step] for k in range(steps)]
+    timestamps = [[k * step, k * step, (k + 1) * step] for k in range(steps)]
     return Training([start], [replace(run_report(steps), timestamps=timestamps)])
 
 
@@ -243,11 +243,10 @@ def test_who_is_late_in_most_rounds_is_named():
     assert named is not None
     assert named.rank == 0
     assert named.lag_seconds == pytest.approx(0.01)
-    assert named == scaling_breakdown(WEAK, late).late_where_met
     assert scaling_breakdown(WEAK, [*late[:2], *punctual]).late is None
 
 
-def test_a_rank_whose_steps_take_longer_is_named():
+def test_a_rank_whose_steps_take_longer_unbalances_the_load():
     measured = rounds(WEAK)
     for each in measured:
         change_reports(
@@ -255,9 +254,7 @@ def test_a_rank_whose_steps_take_longer_is_named():
             lambda rank, own: replace(own, seconds=(1.0, 1.3)[rank] * own.seconds),
             lambda block: block.kind is BlockKind.LOCAL,
         )
-    found = scaling_breakdown(WEAK, measured)
-    assert found.slowest == 1
-    assert found.load_balance.estimate == pytest.approx(1 / 1.3)
+    assert scaling_breakdown(WEAK, measured).load_balance.estimate == pytest.approx(1 / 1.3)
 
 
 def test_work_that_a_rank_has_instead_of_another_is_no_contention():

@@ -135,7 +135,7 @@ def pause(launched: Launch, within: Callable[[int], bool], extra: float = 1.0) -
     for step, row in enumerate(work.run[0].timestamps):
         before = extra * sum(map(within, range(step)))
         rows.append([at + before for at in row])
-        rows[-1][3] += extra * within(step)
+        rows[-1][-1] += extra * within(step)
     work.run = [replace(rank, timestamps=rows) for rank in work.run]
 
 

@@ -86,10 +86,9 @@ def test_waiting_for_a_late_rank_is_neither_computing_nor_communicating():
     assert on_time["compute"] == pytest.approx(40 * COMPUTE, rel=0.01)
     assert on_time["exposed communication"] == pytest.approx(40 * 0.003, rel=0.02)
     assert book.closes
-    for named in (book.late, book.late_where_met):
-        assert named is not None
-        assert named.rank == 1
-        assert named.lag_seconds == pytest.approx(0.05)
+    assert book.late is not None
+    assert book.late.rank == 1
+    assert book.late.lag_seconds == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +218,7 @@ def test_a_clock_may_be_slewed_and_no_more(whose, sign, run_seconds, seconds, is
     ],
 )
 def test_the_worst_explained_rank_may_be_off_by_a_fiftieth(ranks, residual, closes):
-    book = TimeBreakdown(100.0, tuple({"init": seconds} for seconds in ranks), 40, None, None)
+    book = TimeBreakdown(100.0, tuple({"init": seconds} for seconds in ranks), 40, None)
     assert book.residual == pytest.approx(residual)
     assert book.closes is closes
 
@@ -299,36 +298,36 @@ def assert_no_breakdown(timestamps: Timestamps, said: str) -> None:
 # Stragglers --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("met", [False, True])
+def waited(steps: int, late: Sequence[float]) -> list[list[float]]:
+    return waits(step_timestamps(steps, late), [0.0] * len(late))
+
+
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_a_rank_that_is_late_is_named_with_its_lag(ranks, met):
+def test_a_rank_that_is_late_is_named_with_its_lag(ranks):
     late = [0.0] * ranks
     late[1] = 0.05
-    rows = step_timestamps(100, late, met=met)
-    named = straggler(waits(rows, met), step_seconds=0.07)
+    named = straggler(waited(100, late), step_seconds=0.07)
     assert named is not None
     assert (named.rank, named.share) == (1, 1.0)
     assert named.lag_seconds == pytest.approx(0.05)
 
 
 def test_the_others_wait_for_it_and_it_for_nobody():
-    waited = waits(step_timestamps(10, [0.0, 0.03, 0.01]), met=False)
-    assert [sum(own) for own in waited] == pytest.approx([0.3, 0.0, 0.2])
-    met = waits(step_timestamps(10, [0.0, 0.03, 0.01], met=True), met=True)
-    assert met[0] == pytest.approx([0.03] * 10)
-    assert straggler(waits(step_timestamps(10, [0.0]), met=False), 0.02) is None, "one rank"
+    found = waited(10, [0.0, 0.03, 0.01])
+    assert [sum(own) for own in found] == pytest.approx([0.3, 0.0, 0.2])
+    assert straggler(waited(10, [0.0]), 0.02) is None, "one rank"
 
 
 def test_a_lag_of_next_to_nothing_has_no_name():
-    waited = waits(step_timestamps(100, [0.0, 0.001]), met=False)
-    assert straggler(waited, step_seconds=0.1) is None
-    assert straggler(waited, step_seconds=0.02) is not None
+    found = waited(100, [0.0, 0.001])
+    assert straggler(found, step_seconds=0.1) is None
+    assert straggler(found, step_seconds=0.02) is not None
 
 
 def test_a_rank_that_is_late_now_and_then_is_not_the_typical_one():
-    late = [step_timestamps(1, [0.0, 0.05 if step % 5 == 0 else 0.0]) for step in range(100)]
+    late = [waited(1, [0.0, 0.05 if step % 5 == 0 else 0.0]) for step in range(100)]
     rows = [[step[rank][0] for step in late] for rank in (0, 1)]
-    assert straggler(waits(rows, met=False), step_seconds=0.02) is None
+    assert straggler(rows, step_seconds=0.02) is None
 
 
 def drifting(seed: int, ar: float, lag: float = 0.0, steps: int = 200, ranks: int = 2):
@@ -365,10 +364,9 @@ def test_who_is_late_in_seven_eighths_of_a_run_is_named_and_in_six_is_not(
     late: int, named: bool
 ) -> None:
     """Two of the eight stretches without a lag leave a t of 4.6, and 4.8 are needed."""
-    rows = step_timestamps(500 * late, [0.01, 0.0])
-    on_time = step_timestamps(500 * (8 - late), [0.0, 0.0])
-    joined = [first + rest for first, rest in zip(rows, on_time, strict=True)]
-    assert (straggler(waits(joined, met=False), step_seconds=0.02) is not None) is named
+    on_time = waited(500 * (8 - late), [0.0, 0.0])
+    joined = [a + b for a, b in zip(waited(500 * late, [0.01, 0.0]), on_time, strict=True)]
+    assert (straggler(joined, step_seconds=0.02) is not None) is named
 
 
 @pytest.mark.parametrize("trials", [1, 12, 144, 1000])

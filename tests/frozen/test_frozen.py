@@ -51,6 +51,9 @@ CHANGED = {
     r"/sessions/[^/]+/tables/board/margin": "the limit is beside the result",
     r"/sessions/[^/]+/tables/wall_time-waterfall-.*/bar": "every term has a bar of its own",
     r"/sessions/[^/]+/tables/convergence-curve-.*/learning_rate": "the documents have it",
+    r"/sessions/[^/]+/tables/wall_time-factors/(met_lag_ms|slowest_rank)": "the straggler is the "
+    "one rank that is named as slow in a run",
+    r"/keys/\w+\.schema/(met_run|late_where_met|slowest)": "the same",
     r"/keys/raw\.schema": "a raw result is a summary, and has its schema",
     r"/keys/night\.schema/(again|costs|figures|is_gate|samples_per_second|speeds)": "a night has "
     "summaries, with kind, results and values",

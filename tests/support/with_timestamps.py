@@ -31,19 +31,17 @@ SECONDS = {
 }
 # The parts of a step in seconds, one after the other.
 BETWEEN, INPUT, COMPUTE, APPLY = 0.001, 0.002, 0.012, 0.004
-MEETING = 0.0005
 
 
 def step_timestamps(
     steps: int,
     late: Sequence[float],
     exchange: float = 0.0,
-    met: bool = False,
     slow_first: float = 0.0,
     computes: Sequence[float] = (),
 ) -> list[list[list[float]]]:
-    """Return timestamps by rank and step: when the step began to take its batch, had it, had met
-    the other ranks, and ended. late: seconds by which each rank has its batch later. All ranks end
+    """Return timestamps by rank and step: when the step began to take its batch, had it, and
+    ended. late: seconds by which each rank has its batch later. All ranks end
     a step together. slow_first: extra seconds of the first step. computes: seconds that each rank
     computes longer."""
     longer = computes or [0.0] * len(late)
@@ -51,12 +49,10 @@ def step_timestamps(
     began = 0.0
     for step in range(steps):
         ready = [began + BETWEEN + INPUT + lag for lag in late]
-        meeting = max(ready) + MEETING
         work = COMPUTE + APPLY + exchange + (slow_first if step == 0 else 0.0)
-        done = [(meeting if met else at) + own for at, own in zip(ready, longer, strict=True)]
-        end = max(done) + work
+        end = max(map(sum, zip(ready, longer, strict=True))) + work
         for row, has_batch in zip(rows, ready, strict=True):
-            row.append([has_batch - INPUT, has_batch, meeting if met else has_batch, end])
+            row.append([has_batch - INPUT, has_batch, end])
         began = end
     return rows
 
@@ -101,7 +97,7 @@ def with_timestamps(
     lags = list(late or [0.0] * arm.world_size)
     own = list(computes or [0.0] * len(lags))
     rows = step_timestamps(steps, lags, exchange, slow_first=slow_first, computes=own)
-    seconds = max(row[-1][3] for row in rows)
+    seconds = max(row[-1][-1] for row in rows)
     before, work = BETWEEN + INPUT, COMPUTE + APPLY
     slowest = before + max(map(sum, zip(lags, own, strict=True))) + work + exchange
     # By the kind of block, the seconds of a step of each rank, and those of them inside of it.
@@ -121,7 +117,6 @@ def with_timestamps(
                 for report, (_, inside) in zip(timed.ranks, of_kind, strict=True)
             ]
             blocks.append(replace(timed, ranks=ranks))
-    alone = len(lags) == 1
     start = {"launch": LAUNCH_S, **SECONDS}
     del start["ready"]
     # The facts and the evidence are those of a sound launch.
@@ -129,7 +124,6 @@ def with_timestamps(
     made.startup_seconds = [dict(start) for _ in lags]
     made.work = StampedRun(
         _reports(rows),
-        [] if alone else _reports(step_timestamps(steps, lags, exchange, met=True, computes=own)),
         blocks=blocks,
         timestamps=timestamps_of(seconds, len(lags), unexplained),
     )
@@ -138,7 +132,7 @@ def with_timestamps(
 
 def _reports(rows: Sequence[list[list[float]]]) -> list[RunReport]:
     """Return the reports of a run with these timestamps, by rank."""
-    steps, seconds = len(rows[0]), max(row[-1][3] for row in rows)
+    steps, seconds = len(rows[0]), max(row[-1][-1] for row in rows)
     report = run_report(steps=steps, samples=32 * steps, seconds=seconds)
     return [replace(report, timestamps=row, curve=[], validation=None) for row in rows]
 

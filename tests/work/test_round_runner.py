@@ -38,7 +38,7 @@ from hvdperf.work.blocks import WARM_UP_BLOCKS_MAX, WARM_UP_STEPS, Blocks, Pair
 from hvdperf.work.collectives import WARM_UP_REPEATS, Collectives
 from hvdperf.work.round_runner import RoundRunner
 from hvdperf.work.table import WORKS
-from hvdperf.work.training import MET_STEPS, Endurance, Epochs, Seconds, Startup, WallTime, stamped
+from hvdperf.work.training import Endurance, Epochs, Seconds, Startup, WallTime, stamped
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.strategies import Strategy
 from tests.support.rounds import (
@@ -590,20 +590,16 @@ def test_of_wall_time_a_marked_run_comes_first_and_then_its_parts(stage):
     measured = runner.take(0, [HOROVOD_1, HOROVOD_2])
     asked = {arm: sequence(stage, arm) for arm in (HOROVOD_1, HOROVOD_2)}
     ends = ["ablation", *["block"] * 6, "evidence", "close"]
-    assert asked[HOROVOD_1] == ["start", "wait_ready", "run", *ends]
-    assert asked[HOROVOD_2] == ["start", "wait_ready", "run", "run", *ends]
+    assert asked[HOROVOD_1] == asked[HOROVOD_2] == ["start", "wait_ready", "run", *ends]
     run = {"steps": 100, "validate": False, "with_timestamps": True}
-    met = {"steps": MET_STEPS, "validate": False, "with_timestamps": True, "meet": True}
-    assert [details for arm, details in stage.of("run") if arm == HOROVOD_1] == [run]
-    assert [details for arm, details in stage.of("run") if arm == HOROVOD_2] == [run, met]
+    assert [details for _, details in stage.of("run")] == [run, run]
     assert {deadline_s for op, _, deadline_s in stage.deadlines if op == "run"} == {500.0}
     # The run takes 20 ms a step, and a block 0.3 s.
     assert {details["steps"] for _, details in stage.of("block")} == {15}
     # The end of a launch counts, too.
     assert [details["leave_group"] for _, details in stage.of("close")] == [True, True]
     alone, both = measured.of(HOROVOD_1), measured.of(HOROVOD_2)
-    assert [len(alone.run), len(stamped(alone).met_run)] == [1, 0]
-    assert [len(both.run), len(stamped(both).met_run)] == [2, 2]
+    assert [len(alone.run), len(both.run)] == [1, 2]
     assert stamped(alone).timestamps is not None
     assert stamped(both).timestamps is not None
     assert both.startup_seconds

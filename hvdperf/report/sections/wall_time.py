@@ -217,8 +217,6 @@ def shares(cases: Sequence[Case], labels: words.Labels) -> Figure:
 
 _IN_BLOCKS = ("computation", "communication", "load_balance")
 FACTORS = ("efficiency", *_IN_BLOCKS, "product")
-# Ranks count as equally fast if the upper bound of their load balance is above this.
-BALANCED = 0.97
 # The product stands beside the efficiency, which it equals only where the factors explain it.
 _BRIEF = dict(zip(FACTORS, ("effic.", "comput.", "commun.", "balance", "product"), strict=True))
 
@@ -238,9 +236,7 @@ _ALSO = (
     Column("explained", "product explains it"),
     Column("late_rank", "rank that the others wait for", brief="late"),
     Column("lag_ms", "its lag", "ms", 2),
-    Column("met_lag_ms", "its lag if ranks synchronise before a step", "ms", 2),
     Column("late_share", "last in", "% of steps", 1),
-    Column("slowest_rank", "slowest rank", brief="slow"),
     Column("exposed_share", "exposed communication", "% of the steps", 1, brief="exposed"),
     Column("exposed_below", "exposed, not distinguishable from 0: less than", "% of the steps", 1),
     Column("fixed_s", "startup overhead a", "s", 1, brief="start s"),
@@ -286,17 +282,14 @@ def factors(cases: Sequence[Case], labels: words.Labels) -> Figure:
 
 def _also(case: Case) -> Row:
     breakdown = breakdown_of(case)
-    late, met, ours = breakdown.late, breakdown.late_where_met, breakdown.candidate
-    same = late is not None and met is not None and met.rank == late.rank
+    late, ours = breakdown.late, breakdown.candidate
     exposed = ours.terms[Term.EXCHANGE] / sum(ours.terms[term] for term in OF_STEPS)
     below = ours.below.get(Term.EXCHANGE)
     return {
         "explained": "yes" if breakdown.explained else "no",
         "late_rank": None if late is None else late.rank,
         "lag_ms": scaled(late.lag_seconds if late else None, 1000),
-        "met_lag_ms": scaled(met.lag_seconds if met and same else None, 1000),
         "late_share": scaled(late.share if late else None),
-        "slowest_rank": breakdown.slowest if breakdown.load_balance.upper <= BALANCED else None,
         "exposed_share": 100 * exposed if below is None else None,
         "exposed_below": scaled(below),
         "fixed_s": ours.fixed.a_seconds,
