@@ -227,9 +227,8 @@ def _table(training: Training) -> Iterator[str]:
         cells = (f"{_MS * each.terms.get(term, 0.0):z.2f}" for each in few)
         yield table.row(term.value, *cells, f"{100 * parts.share(term):z.0f} %")
     yield table.row("total", *(f"{_MS * each.period:.2f}" for each in few), "")
-    for name, beyond in (("slow steps", parts.tail), ("not running", parts.stop)):
-        if beyond is not None:
-            yield table.row(name, *[""] * len(few), f"{100 * beyond.share:.0f} %")
+    if parts.tail is not None:
+        yield table.row("slow steps", *[""] * len(few), f"{100 * parts.tail.share:.0f} %")
 
 
 def unexplained(training: Training) -> Iterator[str]:
@@ -294,8 +293,7 @@ def exchanged(training: Training) -> Iterator[str]:
 
 
 def resources(training: Training) -> Iterator[str]:
-    """Yield the memory and the cores of ranks, and whether they waited for either, or did not run
-    for a while."""
+    """Yield the memory and the cores of ranks, and whether they waited for either."""
     peaks = [rank.peak_memory / 1e9 for rank in training.ranks]
     yield f"peak memory per rank: {min(peaks):.2f} to {max(peaks):.2f} GB"
     for rank in training.ranks:
@@ -310,8 +308,6 @@ def resources(training: Training) -> Iterator[str]:
     if used:
         cpus = [each.cores for each in used]
         yield f"cores used per rank: {min(cpus):.2f} to {max(cpus):.2f}, mean {fmean(cpus):.2f}"
-    if parts is not None and parts.stop is not None:
-        yield limits.stop_told(parts.stop)
     told = "; ".join(limits.cores_told(parts.groups)) if parts is not None else ""
     delayed = max((each.delayed for each in used), default=0.0)
     if delayed > LEAST_DELAY:
