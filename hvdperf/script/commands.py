@@ -42,10 +42,9 @@ class ScriptRequest:
     --check: Exit with status 7 if gradients are not allreduced or ranks read the same data.
         Default: exit with the status of the command.
     --against X: Compare the command as given with the same command using X, in short alternating
-        runs. X is a setting (NAME=VALUE), the Python of another environment, a revision of the
-        script's repository, or `launch` for the settings that hvdperf uses in its own launches.
-        FAIL means that the command as given is slower than with X. Default: measure the command
-        alone.
+        runs. X is a setting (NAME=VALUE), the Python of another environment, or a revision of the
+        script's repository. FAIL means that the command as given is slower than with X. Default:
+        measure the command alone.
     --budget MIN: With --against: stop after MIN minutes.
     --series NAME: Measure the command in short runs, record them as tonight (UTC) in this series,
         and compare them with its earlier nights. Default: none.

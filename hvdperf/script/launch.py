@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,6 @@ from hvdperf import programs
 from hvdperf.cli import complain
 from hvdperf.errors import UserError, first_of, refusing
 from hvdperf.launch.helpers import scratch_directory
-from hvdperf.launch.launchers import own_settings
 from hvdperf.machine import stack, starting
 from hvdperf.paths import shown
 from hvdperf.script.checks import stall_of
@@ -38,8 +36,6 @@ FIRST_STEPS, LEAST_STEPS, MOST_STEPS, SECONDS = 30, 40, 2000, 4.0
 _FASTER = 0.1
 SETTING = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _BEFORE_SETTING = re.compile(r"\s+(?=[A-Za-z_]\w*=)")
-# What --against names for the settings with which the suite launches its own networks.
-LAUNCH = "launch"
 # Of more files only the number is shown.
 _NAMED = 6
 # The programs of the environment that is active here.
@@ -68,12 +64,9 @@ class Command:
     revision: str = ""
 
     def against(self, wanted: str) -> Command:
-        """Return what --against names. The settings of LAUNCH are known after the first run. Raises
-        UserError."""
+        """Return what --against names. Raises UserError."""
         # A value may have blanks.
         words = _BEFORE_SETTING.split(wanted.strip())
-        if wanted == LAUNCH:
-            return replace(self, name=LAUNCH)
         if words and all(SETTING.fullmatch(word) for word in words):
             settings = dict(word.split("=", 1) for word in words)
             return replace(self, name=wanted, settings=settings)
@@ -89,8 +82,7 @@ class Command:
             return replace(self, name=f"revision {wanted}", revision=wanted)
         raise UserError(
             f"--against {wanted}: this is neither settings (NAME=VALUE), nor the Python of an "
-            "environment, nor a revision of the git repository in which the script is, nor "
-            f"{LAUNCH}"
+            "environment, nor a revision of the git repository in which the script is"
         )
 
     def environment(self, directory: Path, steps: int | None) -> dict[str, str]:
@@ -346,13 +338,6 @@ def check_code(own: Run, other: Run) -> None:
             f"{f' and {len(changed) - 1} more' if changed[1:] else ''}, and no rank imported "
             f"that from {private.top_of(Path.cwd())}; {own.code}"
         )
-
-
-def launch_settings(job: Sequence[Rank], cores: int, has_gpus: bool) -> dict[str, str]:
-    """Return the variables with which the suite would launch the ranks of a job. cores: of a
-    host."""
-    ranks = max(Counter(rank.host for rank in job).values())
-    return own_settings(0 if has_gpus else max(1, cores // ranks))
 
 
 def steps_of(runs: Sequence[Run]) -> int:

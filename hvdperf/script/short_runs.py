@@ -9,7 +9,6 @@ on each of two figures. A night is kept and judged like one of the suite's own n
 from __future__ import annotations
 
 import math
-import os
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -141,17 +140,14 @@ def compare(
     recorded. steps: of a run; None for as many as take some seconds. say: takes a line for each
     pair. Ctrl-C ends it early. Raises UserError if a run does not train."""
     began = time.monotonic()
-    first = []
-    if steps is None or other.name == launch.LAUNCH:
-        first = [launch.short_run(command, directory / "first-0", steps or launch.FIRST_STEPS)]
-    if other.name == launch.LAUNCH:
-        cores, has_gpus = len(os.sched_getaffinity(0)), bool(host.local_machine().gpus)
-        settings = launch.launch_settings(first[0].job, cores, has_gpus)
-        other = replace(other, name=" ".join(map("=".join, settings.items())), settings=settings)
-        say(f"settings of hvdperf's launches: {other.name}")
     if steps is None:
-        first.append(launch.short_run(other, directory / "first-1", launch.FIRST_STEPS))
-        steps = launch.steps_of(first)
+        sides = enumerate((command, other))
+        steps = launch.steps_of(
+            [
+                launch.short_run(each, directory / f"first-{at}", launch.FIRST_STEPS)
+                for at, each in sides
+            ]
+        )
         say(f"each run takes {steps} steps")
 
     def run_pair(number: int) -> tuple[Run, Run]:

@@ -119,13 +119,6 @@ def test_both_figures_rest_on_all_pairs() -> None:
     assert {each.rounds for each in found.judged.values()} == {24}
 
 
-def test_the_suites_launch_shares_the_cores_of_a_host() -> None:
-    ranks = made([[SAME] * 10] * 4, hosts=("a", "b"))
-    assert launch.launch_settings(ranks, 8, has_gpus=False)["TF_NUM_INTRAOP_THREADS"] == "4"
-    assert launch.launch_settings(ranks, 1, has_gpus=False)["OMP_NUM_THREADS"] == "1"
-    assert "OMP_NUM_THREADS" not in launch.launch_settings(ranks, 8, has_gpus=True)
-
-
 def test_a_check_that_fails_makes_the_comparison_invalid_and_names_the_side() -> None:
     own, other = pair_of(random.Random(7), 1.25)
     silent = replace(other, job=changed(of_steps([*other.job], exchanges=False), exchanged={}))
