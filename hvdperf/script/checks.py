@@ -13,23 +13,17 @@ import itertools
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import exp, log, sqrt
-from statistics import median
+from math import sqrt
 
 from hvdperf.errors import first_of
 from hvdperf.script.recorded import Rank, Weights
-from hvdperf.stats import shift
-from hvdperf.worker.script.tap._hvdperf_recorder import FIRST, OF_SESSION
+from hvdperf.worker.script.tap._hvdperf_recorder import OF_SESSION
 
 # Sums of weights that lie further apart than this share of the sum of their sizes differ; less is
 # what different processors compute.
 CLOSE = 1e-5
-# A function that is traced in so many of its calls is traced in every step.
-RETRACED = 0.5
-# A run in which steps become faster from third to third, at last by so much, was in its warm-up.
-# Thirds are compared by the medians of blocks of so many steps or more.
-FASTER, SURE, BLOCKS = 0.9, 1e-3, 8
-LEAST_STEPS = 8
+# A function that is traced in so many of its calls, and of so many, is traced in every step.
+RETRACED, LEAST_STEPS = 0.5, 8
 # Ranks with more equal batches at the same steps than at others, by so many square roots of their
 # number, have them not by chance.
 CERTAIN = 3.0
@@ -56,7 +50,7 @@ def problems(ranks: Sequence[Rank]) -> list[Problem]:
     if not found:
         found = [each for of_model in models for each in _weights(of_model)]
     found += [each for of_model in models for each in _data(of_model)]
-    return [*found, *_tracing(ranks), *_warm_up(ranks)]
+    return [*found, *_tracing(ranks)]
 
 
 def _by_model(ranks: Sequence[Rank]) -> list[list[Rank]]:
@@ -198,27 +192,6 @@ def _tracing(ranks: Sequence[Rank]) -> Iterator[Problem]:
                 "tf.function once, outside the loop",
             )
             return
-
-
-def _warm_up(ranks: Sequence[Rank]) -> Iterator[Problem]:
-    rank = ranks[0]
-    rows = rank.steps.rows if rank.steps is not None and rank.steps.are_told_apart else ()
-    periods = [row.period for row in rows if row.number > FIRST]
-    if len(periods) < 3 * BLOCKS * LEAST_STEPS:
-        return
-    edges = [len(periods) * at // (3 * BLOCKS) for at in range(3 * BLOCKS + 1)]
-    blocks = [
-        log(max(median(periods[begin:end]), 1e-9)) for begin, end in itertools.pairwise(edges)
-    ]
-    first, middle, last = (blocks[at : at + BLOCKS] for at in (0, BLOCKS, 2 * BLOCKS))
-    became, still = shift(middle, first, SURE), shift(last, middle, SURE)
-    # A busy machine that became idle once makes one of both faster.
-    if max(became.upper, still.upper) < 0 and still.estimate < log(FASTER):
-        yield Problem(
-            "the run ended during its warm-up: steps were still getting faster, by "
-            f"{100 * (1 - exp(still.estimate)):.0f} % in the last third of the run",
-            "run it for longer; autotuning and filling caches take many steps",
-        )
 
 
 def stall_of(ranks: Sequence[Rank]) -> str:

@@ -80,7 +80,6 @@ def of_own_weights(ranks: Sequence[Rank], **fields: object) -> list[Rank]:
 def test_a_sound_training_fails_no_check() -> None:
     (single,) = made([[SAME] * 60])
     first, second = SOUND
-    busy = [2.0] * 300 + [1.0] * 300
     for ranks in (
         SOUND,
         [replace(single, exchanged={}, batches=(1.0, 2.0))],
@@ -89,27 +88,17 @@ def test_a_sound_training_fails_no_check() -> None:
         [first, replace(second, weights=(("w", 8, 1.0 + 1e-8, 2.0),))],
         # A script that failed in its first step has no weights to compare.
         of_own_weights(of_steps(SOUND, count=0, summed=0, rows=(), bins=(), samples=0)),
-        # A machine that became idle once is no warm-up.
-        made([scaled(busy)] * 2),
     ):
         assert whats(ranks) == []
 
 
-def scaled(factors: Sequence[float]) -> list[list[float]]:
-    """Return steps that take so many times as long as usual, and scatter a little."""
-    draw = random.Random(1)
-    return [[each * factor * draw.uniform(0.9, 1.1) for each in SAME] for factor in factors]
-
-
 def test_each_check_fails_for_its_own_reason() -> None:
-    warming = [3 - 2 * number / 600 for number in range(600)]
     for ranks, what in (
         (SILENT, "no gradient is allreduced"),
         (changed(SOUND, unexchanged=("w2",)), "w2"),
         (of_own_weights(SOUND), "different weights"),
         (changed(SOUND, batches=tuple(map(float, range(12)))), "same batches"),
         (of_steps(SOUND, traces=59), "is retraced"),
-        (made([scaled(warming)] * 2), "warm-up"),
     ):
         (problem,) = problems(ranks)
         assert what in problem.what
