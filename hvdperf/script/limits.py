@@ -1,9 +1,10 @@
-"""What limits a training, in a sentence, and what to try first."""
+"""What limits a training, in a sentence, and what to try first; and whether ranks had the cores and
+the memory that they needed."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from statistics import fmean
@@ -11,7 +12,6 @@ from statistics import fmean
 from hvdperf.plan.arms import Term
 from hvdperf.plan.settings import Touches, settings_in
 from hvdperf.script.checks import Problem
-from hvdperf.script.cores import Group
 from hvdperf.script.recorded import Rank
 from hvdperf.script.terms import OUTSIDE, OWN, Gpu, Parts, Tail
 
@@ -32,6 +32,14 @@ _TRIALS = {
 }
 # Of what is not the script's.
 _AGAIN = "remove that, and run the script again"
+# Other programs disturb if they take so much of the cores, which are busy for so much of the time,
+# and a rank waits for a core for so much of it: there may be room for all, or a rank may be waiting
+# for something else.
+LEAST_OTHERS, BUSY, LEAST_DELAY = 0.10, 0.85, 0.05
+# A quota that stops ranks for a smaller share of the time does not matter.
+_LEAST_WITHHELD = 0.01
+# Pages that a rank waits for in a second, if its memory does not suffice.
+_FAULTS = 50.0
 # Settings that a training may need.
 _NEEDED = {"TF_USE_LEGACY_KERAS", "KERAS_BACKEND", "HOROVOD_DYNAMIC_PROCESS_SETS"}
 
@@ -76,7 +84,8 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], ranks: Sequence[Rank
     if parts.gpu is not None:
         return _of_gpu(parts, parts.gpu, ranks)
     found = [*_tail(parts, ranks), *_slower(parts), *_terms(parts, ranks)]
-    disturbed = next((each for each in _cores(parts) if each.share >= LEAST_SHARE), None)
+    groups = groups_of(ranks)
+    disturbed = next((each for each in _cores(parts, groups) if each.share >= LEAST_SHARE), None)
     if disturbed is not None:
         # What others do not cause is the script's own.
         sure = [each for each in found if not each.may_be_others]
@@ -86,7 +95,7 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], ranks: Sequence[Rank
     told += [own] if own.share >= LEAST_SHARE else []
     if disturbed is not None:
         # The kernel has counted what a quota withholds.
-        is_sure = any(group.withheld for group in parts.groups) and disturbed.share > own.share
+        is_sure = any(group.withheld for group in groups) and disturbed.share > own.share
         if disturbed.share > max((1.0 if is_sure else _FAR) * own.share, computing.share):
             told = [disturbed, told[0 if parts.in_loop else -1]]
         else:
@@ -150,9 +159,9 @@ def _of_gpu(parts: Parts, gpu: Gpu, ranks: Sequence[Rank]) -> Limit:
     return Limit(f"{before}{limit.told}", limit.mend, _faster(0.0, share))
 
 
-def cores_told(groups: Sequence[Group]) -> Iterator[str]:
+def cores_told(ranks: Sequence[Rank]) -> Iterator[str]:
     """Yield what else uses the cores of ranks, and which ranks have fewer cores than they are."""
-    return (told for group in groups for told, _ in _lacks(group))
+    return (told for group in groups_of(ranks) for told, _ in _lacks(group))
 
 
 def _lacks(group: Group) -> Iterator[tuple[str, str]]:
@@ -189,8 +198,8 @@ def _may_lack_a_core(tail: Tail) -> bool:
     return tail.term not in OUTSIDE and not tail.retraced
 
 
-def _cores(parts: Parts) -> Iterator[Limit]:
-    worst = max(parts.groups, key=lambda each: each.missing, default=None)
+def _cores(parts: Parts, groups: Sequence[Group]) -> Iterator[Limit]:
+    worst = max(groups, key=lambda each: each.missing, default=None)
     if worst is None or not worst.missing:
         return
     # Ranks that take turns on a core wait for each other, and one of their steps is slow.
@@ -373,3 +382,69 @@ def _whose(parts: Parts, term: Term) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
+
+
+# Cores and memory --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Group:
+    """Ranks of a host that may use the same cores. busy: cores that were not idle, on average. own:
+    those of them that the ranks used. delayed: the largest share of the time for which the main
+    thread of one of them waited for a core. waited: the largest number of threads of one of them
+    that waited for a core, on average. allowed: the cores of their CPU quota; 0 without one.
+    withheld: the share of the time for which that quota stopped them. seconds: that this is of."""
+
+    ranks: Sequence[int]
+    cores: int
+    busy: float
+    own: float
+    delayed: float
+    waited: float
+    allowed: float = 0.0
+    withheld: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def others(self) -> float:
+        """Return the share of the cores that other processes use; 0 if that disturbs no rank."""
+        share = (self.busy - self.own) / self.cores
+        is_full = self.busy > BUSY * self.cores and self.delayed > LEAST_DELAY
+        return share if is_full and share > LEAST_OTHERS else 0.0
+
+    @property
+    def missing(self) -> float:
+        """Return the share of a core that a rank lacks, because of other processes, a quota, or
+        other ranks."""
+        left = (1 - self.others) * (1 - self.withheld)
+        return 1 - left * min(self.cores / len(self.ranks), 1.0)
+
+
+def groups_of(ranks: Sequence[Rank]) -> list[Group]:
+    """Return the ranks by the cores that they may use; without those of which that is unknown."""
+    found: dict[tuple[str, tuple[int, ...]], list[Rank]] = {}
+    for rank in ranks:
+        if rank.cores is not None:
+            found.setdefault((rank.host, rank.cores.cores), []).append(rank)
+    return [_group(cores, own) for (_, cores), own in found.items()]
+
+
+def _group(cores: Sequence[int], ranks: Sequence[Rank]) -> Group:
+    used = [rank.cores for rank in ranks if rank.cores is not None]
+    busy = fmean(each.busy / each.seconds for each in used)
+    own = sum(each.own / each.seconds for each in used)
+    delayed = max((rank.cpu.delayed for rank in ranks if rank.cpu is not None), default=0.0)
+    waited = max(each.waited / each.seconds for each in used)
+    most = max(used, key=lambda each: each.withheld / each.seconds)
+    # The kernel adds up the cores that it withholds, which are more than a rank may need at once.
+    withheld = min(most.withheld / most.seconds, delayed)
+    withheld = withheld if withheld > _LEAST_WITHHELD else 0.0
+    quota = most.allowed, withheld, most.seconds
+    return Group([rank.rank for rank in ranks], len(cores), busy, own, delayed, waited, *quota)
+
+
+def faults_of(ranks: Sequence[Rank]) -> Mapping[int, float]:
+    """Return the pages a second for which ranks waited, of those where that is worth telling."""
+    known = {rank.rank: rank.cores for rank in ranks if rank.cores is not None}
+    faults = {rank: cores.faults / cores.seconds for rank, cores in known.items()}
+    return {rank: pages for rank, pages in faults.items() if pages > _FAULTS}

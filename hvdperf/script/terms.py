@@ -33,7 +33,6 @@ from statistics import correlation, fmean, median
 
 from hvdperf.explain.time_breakdown import straggler
 from hvdperf.plan.arms import Term
-from hvdperf.script.cores import Group, groups_of
 from hvdperf.script.recorded import Rank, Row, Steps
 from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST, OF_LOOP
 
@@ -162,17 +161,16 @@ class Parts:
     """Where the time of a training goes. by_rank: of usual steps, in the order of ranks. steps:
     number of usual steps that all ranks kept. slower: None if no rank is. tail: the other steps;
     None if there are none. rarely: whether the ranks exchange in some of the steps only, after
-    several backward passes. groups: ranks by the cores that they may use. gpu: of the slowest rank;
-    None if each step waits for its GPU. is_starved: whether the producer of the batches sets the
-    pace, so that nothing else makes steps shorter. others: seconds of a usual step by other
-    function, the longest first. in_loop: whether the training step is no function."""
+    several backward passes. gpu: of the slowest rank; None if each step waits for its GPU.
+    is_starved: whether the producer of the batches sets the pace, so that nothing else makes steps
+    shorter. others: seconds of a usual step by other function, the longest first. in_loop: whether
+    the training step is no function."""
 
     by_rank: Sequence[OfRank]
     steps: int
     slower: Slower | None
     tail: Tail | None
     rarely: bool = False
-    groups: Sequence[Group] = ()
     gpu: Gpu | None = None
     is_starved: bool = False
     others: Mapping[str, float] = field(default_factory=dict)
@@ -256,7 +254,6 @@ def parts_of(ranks: Sequence[Rank]) -> Parts | None:
         _slower(by_rank, table),
         _tail(ranks, by_rank, slow),
         rarely,
-        groups_of(ranks),
         max(map(_gpu, behind), key=lambda each: each.done, default=None),
         _is_starved(last),
         _others(ranks),

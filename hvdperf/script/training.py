@@ -14,7 +14,6 @@ from hvdperf.columns import Columns, wrapped
 from hvdperf.plan.settings import settings_in
 from hvdperf.script import limits
 from hvdperf.script.checks import Problem, problems, remarks, stall_of
-from hvdperf.script.cores import LEAST_DELAY, faults_of
 from hvdperf.script.recorded import NOT_KEPT, Launch, Rank
 from hvdperf.script.terms import SLOW, Parts, parts_of
 
@@ -304,20 +303,20 @@ def resources(training: Training) -> Iterator[str]:
                 f"the memory of rank {rank.rank} grows by {grown:.2f} MB a step, "
                 f"{cores.grown / 1e9:.2f} GB in {cores.seconds:.0f} s"
             )
-    parts, used = training.parts, [rank.cpu for rank in training.ranks if rank.cpu is not None]
+    used = [rank.cpu for rank in training.ranks if rank.cpu is not None]
     if used:
         cpus = [each.cores for each in used]
         yield f"cores used per rank: {min(cpus):.2f} to {max(cpus):.2f}, mean {fmean(cpus):.2f}"
-    told = "; ".join(limits.cores_told(parts.groups)) if parts is not None else ""
+    told = "; ".join(limits.cores_told(training.ranks))
     delayed = max((each.delayed for each in used), default=0.0)
-    if delayed > LEAST_DELAY:
+    if delayed > limits.LEAST_DELAY:
         told = told or "more threads than cores, or a CPU limit of its container"
         told = (
             f"a rank's main thread waited for a core for {100 * delayed:.0f} % of the time: {told}"
         )
     if told:
         yield f"noisy: {told}"
-    for number, pages in faults_of(training.ranks).items():
+    for number, pages in limits.faults_of(training.ranks).items():
         yield (
             f"rank {number} read {pages:.0f} memory pages per second from disk: memory is short, "
             "or files are mapped"

@@ -13,9 +13,8 @@ import pytest
 
 from hvdperf.plan.arms import Term
 from hvdperf.script.checks import problems
-from hvdperf.script.cores import faults_of, groups_of
 from hvdperf.script.launch import Command, Figure, Run
-from hvdperf.script.limits import Limit, limit_of
+from hvdperf.script.limits import Limit, faults_of, groups_of, limit_of
 from hvdperf.script.recorded import Cores, Cpu, Rank, Row, Slow, Steps
 from hvdperf.script.terms import TERMS, Parts, parts_of
 from hvdperf.script.training import lines, training_of
