@@ -13,7 +13,7 @@ from hvdperf.plan.arms import Term
 from hvdperf.plan.settings import Touches, settings_in
 from hvdperf.script.checks import Problem
 from hvdperf.script.recorded import Rank
-from hvdperf.script.terms import OUTSIDE, OWN, Gpu, Parts, Tail
+from hvdperf.script.terms import OUTSIDE, OWN, Gpu, Parts, Tail, standing_out
 
 # A term that takes a smaller share of the time is not worth a change.
 LEAST_SHARE = 0.10
@@ -24,11 +24,53 @@ _NO_GAIN = 1.005
 # Other programs come first if they take so many times as much as the script's own fault.
 _FAR = 2.0
 # Terms that grow if ranks lack cores.
-_WAITS = (Term.STRAGGLER, Term.EXCHANGE, Term.OTHER_EXCHANGE)
+_EXCHANGES = (Term.EXCHANGE, Term.OTHER_EXCHANGE)
+_WAITS = (Term.STRAGGLER, *_EXCHANGES)
+# What is said of a term, with its share of the time, and what to do about it.
+_KNOWN = {
+    Term.INPUT: (
+        "ranks wait for input for {}",
+        "parallelize the input pipeline: map with num_parallel_calls (tf.data has as many threads "
+        "as the rank has cores, or private_threadpool_size), interleave, prefetch; or cache, or "
+        "use smaller files",
+    ),
+    Term.STRAGGLER: (
+        "ranks wait for each other for {}, not always for the same one",
+        "batches of equal work, such as samples of equal length; and stop other programs",
+    ),
+    Term.EXCHANGE: (
+        "gradient allreduce that computation does not hide takes {}",
+        "larger batches or backward_passes_per_step; hvd.Compression.fp16; and a faster link "
+        "between hosts",
+    ),
+    Term.OTHER_EXCHANGE: (
+        "collectives other than the gradient allreduce take {}",
+        "broadcast before the first step only, and average metrics once per epoch",
+    ),
+    Term.OTHERS: (
+        "functions other than the training step take {}",
+        "call them less often if they evaluate; if they accumulate gradients over several batches, "
+        "they are computation",
+    ),
+    Term.APPLY: (
+        "the optimizer update takes {}",
+        "larger batches; for a wide embedding, an optimizer that changes only rows with gradients, "
+        "or fewer rows",
+    ),
+    Term.COLLECTING: (
+        "Python's garbage collector takes {}",
+        "call gc.freeze() before the first step, and gc.collect() less often",
+    ),
+    Term.BETWEEN: (
+        "the script itself takes {}, between calls of the training step",
+        "do less between steps: no .numpy() and no logging in every step, saving and evaluating "
+        "less often or in the background, several steps per call, and input prefetched by tf.data",
+    ),
+}
 # How to find out what is gained without a term.
 _TRIALS = {
     Term.INPUT: "train on a single batch: dataset.take(1).cache().repeat()",
-    **dict.fromkeys(_WAITS[1:], "run one rank, which has no allreduce"),
+    **dict.fromkeys(_EXCHANGES, "run one rank, which has no allreduce"),
 }
 # Of what is not the script's.
 _AGAIN = "remove that, and run the script again"
@@ -221,15 +263,10 @@ def _tail(parts: Parts, ranks: Sequence[Rank]) -> Iterator[Limit]:
         return
     many = f"{tail.count} slow steps" if tail.count > 1 else "one slow step"
     who = "the ranks do" if tail.rank is None else f"rank {tail.rank} or its node does"
-    mends = {
-        Term.BETWEEN: "do what happens there, such as saving, evaluating or logging, less often or "
-        "in the background",
-        Term.COLLECTING: "call gc.freeze() before the first step, and gc.collect() less often",
-        Term.OTHERS: "call other functions, such as for an evaluation, less often",
-        Term.INPUT: "cache the data set, prefetch, and shorten the start of an epoch",
-    }
-    mend = mends.get(tail.term, f"find out what {who} then")
-    where = {Term.BETWEEN: _place(ranks), Term.OTHERS: _named(parts)}.get(tail.term, "")
+    mend = f"find out what {who} then"
+    if tail.term in OUTSIDE:
+        _, mend = _KNOWN[tail.term]
+    where = _where(tail.term, parts, ranks)
     told = f"{many} of {tail.of}: {share_told(tail)}, mostly {cause_told(tail)}{where}"
     if tail.retraced:
         told = f"{many} of {tail.of} retrace the function: {share_told(tail)}"
@@ -246,18 +283,18 @@ def cause_told(tail: Tail) -> str:
     return tail.term.value + (f" on rank {tail.rank}" if tail.rank is not None else "")
 
 
-def _place(ranks: Sequence[Rank]) -> str:
-    """Return where the script is most of the time between steps; "" if nothing was seen of it."""
-    places = Counter[str]()
-    for rank in ranks:
-        places.update(rank.places)
-    return f", most often at {places.most_common(1)[0][0]}" if places else ""
-
-
-def _named(parts: Parts, is_exchange: bool = False) -> str:
-    """Return which other function takes most time, or which operation of Horovod, if there is one;
-    "" if neither is known."""
-    names = sorted(parts.others, key=lambda name: name.startswith("hvd.") is not is_exchange)
+def _where(term: Term, parts: Parts, ranks: Sequence[Rank]) -> str:
+    """Return at which line of the script, in which function or in which operation of Horovod most
+    of a term is spent; "" if that is unknown."""
+    if term is Term.BETWEEN:
+        places = Counter[str]()
+        for rank in ranks:
+            places.update(rank.places)
+        return f", most often at {places.most_common(1)[0][0]}" if places else ""
+    if term not in (Term.OTHERS, Term.OTHER_EXCHANGE):
+        return ""
+    of_horovod = term is Term.OTHER_EXCHANGE
+    names = sorted(parts.others, key=lambda name: name.startswith("hvd.") is not of_horovod)
     return f", mostly `{names[0]}`" if names else ""
 
 
@@ -287,13 +324,9 @@ def _slower(parts: Parts) -> Iterator[Limit]:
         f"waits (mostly {slower.term.value}); {who} {wait} {1000 * slower.waited:.2f} of "
         f"{1000 * parts.period:.2f} ms"
     )
-    mends = {
-        Term.COMPUTE: "check its node (hvdperf vet compares nodes) and its share of the batch",
-        Term.INPUT: "check its files and its storage, and give all ranks the same number of "
-        "samples; the others may read as slowly, hidden behind its input",
-    }
-    mend = mends.get(
-        slower.term, "look for work that only this rank does, such as saving checkpoints or logging"
+    mend = (
+        "check its node (hvdperf vet compares nodes), its files, its share of the data, and work "
+        "that only this rank does, such as saving checkpoints or logging"
     )
     own = next(each.own for each in parts.by_rank if each.rank == slower.rank)
     # Its excess may be gone, or be the others' part afterwards. Then the others still wait as ranks
@@ -315,53 +348,15 @@ def _is_one_starved(parts: Parts) -> bool:
 def _terms(parts: Parts, ranks: Sequence[Rank]) -> Iterator[Limit]:
     # Ranks also wait for each other because of what each of them does by itself.
     waits = parts.share(Term.STRAGGLER)
-    # A script without tf.data may make its batches by itself.
-    ahead = "" if parts.share(Term.INPUT) else "prefetch input with tf.data; and "
     exchange = _unset(ranks, Touches.EXCHANGE)
-    known = {
-        Term.INPUT: (
-            "ranks wait for input for {}",
-            "parallelize the input pipeline: map with num_parallel_calls (tf.data has as many "
-            "threads as the rank has cores, or private_threadpool_size), interleave, prefetch; or "
-            "cache, or use smaller files",
-        ),
-        Term.STRAGGLER: (
-            "ranks wait for each other for {}, not always for the same one",
-            "batches of equal work, such as samples of equal length; and stop other programs",
-        ),
-        Term.EXCHANGE: (
-            "gradient allreduce that computation does not hide takes {}",
-            f"{exchange}larger batches or backward_passes_per_step; hvd.Compression.fp16; and a "
-            "faster link between hosts",
-        ),
-        Term.OTHER_EXCHANGE: (
-            "collectives other than the gradient allreduce take {}"
-            + _named(parts, is_exchange=True),
-            f"{exchange}broadcast before the first step only, and average metrics once per epoch",
-        ),
-        Term.OTHERS: (
-            "functions other than the training step take {}" + _named(parts),
-            "call them less often if they evaluate; if they accumulate gradients over several "
-            "batches, they are computation",
-        ),
-        Term.APPLY: (
-            "the optimizer update takes {}",
-            "larger batches; for a wide embedding, an optimizer that changes only rows with "
-            "gradients, or fewer rows",
-        ),
-        Term.COLLECTING: ("Python's garbage collector takes {}", "gc.freeze() at the start"),
-        Term.BETWEEN: (
-            "the script itself takes {}, between calls of the training step" + _place(ranks),
-            f"{ahead}do less between steps: no .numpy() and no logging in every step, several "
-            "steps per call",
-        ),
-    }
-    if parts.slower is not None:
-        del known[Term.STRAGGLER]
-    for term, (told, mend) in known.items():
+    for term, (told, mend) in _KNOWN.items():
+        if term is Term.STRAGGLER and parts.slower is not None:
+            continue
         share = parts.share(term)
         most = share + waits * (term in OWN)
-        told = told.replace("{}", f"{_percent(share)} of the time", 1) + _whose(parts, term)
+        told = told.format(f"{_percent(share)} of the time") + _where(term, parts, ranks)
+        told += _whose(parts, term)
+        mend = exchange * (term in _EXCHANGES) + mend
         if term is Term.INPUT and parts.is_starved and not _is_one_starved(parts):
             # Everything else is hidden behind it.
             told += "; the producer sets the pace, so nothing else shortens a step"
@@ -373,11 +368,8 @@ def _terms(parts: Parts, ranks: Sequence[Rank]) -> Iterator[Limit]:
 
 def _whose(parts: Parts, term: Term) -> str:
     """Return which rank alone does something by itself; "" if others do it, too."""
-    *others, most = sorted(parts.by_rank, key=lambda each: each.terms.get(term, 0.0))
-    if term not in OWN or not others:
-        return ""
-    is_alone = most.terms.get(term, 0.0) > 2 * others[-1].terms.get(term, 0.0)
-    return f", most of it on rank {most.rank}" * is_alone
+    rank = standing_out({each.rank: each.terms.get(term, 0.0) for each in parts.by_rank})
+    return f", most of it on rank {rank}" if term in OWN and rank is not None else ""
 
 
 def _percent(share: float) -> str:

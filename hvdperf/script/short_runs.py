@@ -33,7 +33,7 @@ from hvdperf.records.outcome import Measure
 from hvdperf.script import launch
 from hvdperf.script.checks import problems
 from hvdperf.script.launch import Command, Figure, Interrupted, Run
-from hvdperf.script.terms import TERMS, parts_of
+from hvdperf.script.terms import TERMS, parts_of, standing_out
 from hvdperf.script.training import start_of
 from hvdperf.stats import Row
 from hvdperf.timeline.nights import night as documents
@@ -243,10 +243,11 @@ def _by_term(
     # Waiting for another rank is that rank's time.
     more = {key: own[key] - other[key] for key in own if key[1] is not Term.STRAGGLER}
     rank, term = max(more, key=lambda key: abs(more[key]))
-    most = more[rank, term]
-    alone = all(abs(more[each, term]) < abs(most) / 2 for each in ranks if each != rank)
-    where = "" if len(ranks) == 1 else f" on rank {rank}" if alone else " on all ranks"
-    lines += wrapped(f"largest difference: {term.value}{where}, {most:+.2f} ms per step")
+    is_alone = standing_out({each: abs(more[each, term]) for each in ranks}) is not None
+    where = "" if len(ranks) == 1 else f" on rank {rank}" if is_alone else " on all ranks"
+    lines += wrapped(
+        f"largest difference: {term.value}{where}, {more[rank, term]:+.2f} ms per step"
+    )
     return lines
 
 

@@ -82,6 +82,13 @@ class OfRank:
         return self.period - sum(self.terms.values())
 
 
+def standing_out(seconds: Mapping[int, float]) -> int | None:
+    """Return the rank that has more than twice as much as any other rank; None without such a one,
+    or without others. seconds: by rank."""
+    *others, most = sorted(seconds, key=seconds.__getitem__)
+    return most if others and seconds[most] > 2 * seconds[others[-1]] else None
+
+
 @dataclass(frozen=True)
 class Slower:
     """A rank that keeps the others waiting. last: the share of the steps in which it is the last.
@@ -112,15 +119,14 @@ class SlowStep:
         """Return the rank and the term that took most."""
         return max(self.beyond, key=self.beyond.__getitem__)
 
-    def is_alone(self, rank: int, term: Term) -> bool:
-        """Return whether no other rank took half as much more in a term as this one."""
+    def alone(self, term: Term) -> int | None:
+        """Return the rank that alone took more than usual in a term; None if others did, too."""
         # Evaluating takes time in several of these.
         alike = OUTSIDE if term in OUTSIDE else (term,)
         more = dict.fromkeys((at for at, _ in self.beyond), 0.0)
         for (at, each), seconds in self.beyond.items():
             more[at] += seconds if each in alike else 0.0
-        own = more.pop(rank, 0.0)
-        return bool(more) and all(2 * other < own for other in more.values())
+        return standing_out(more)
 
 
 @dataclass(frozen=True)
@@ -445,13 +451,13 @@ def _tail(ranks: Sequence[Rank], by_rank: Sequence[OfRank], slow: Sequence[_Slow
     for step in steps:
         all_beyond.update(step.beyond)
     at, term = max(all_beyond, key=all_beyond.__getitem__)
-    alone = sum(step.is_alone(at, term) for step in steps)
+    by_itself = sum(step.alone(term) == at for step in steps)
     return Tail(
         worst.count,
         rank.steps.summed,
         worst.share,
         sum((step.seconds - usual) * (1 if step.retraced else -1) for step in steps) > 0,
-        at if 2 * alone > len(steps) else None,
+        at if 2 * by_itself > len(steps) else None,
         term,
         (max(step.seconds for step in steps) - usual) / rank.steps.sums,
         steps,
