@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from statistics import median
 
 from hvdperf.plan.arms import Workload
 from hvdperf.records.rounds import RunReport
@@ -100,33 +99,12 @@ def ended_at(
 def explained(judgement: Judgement, workload: Workload, rounds: Sequence[Reports]) -> Judgement:
     """Return the judgement on growth with a reason, and INCONCLUSIVE instead of FAIL if the growth
     may end. rounds: of the candidate."""
-    rule = judgement.rule
-    if not isinstance(rule, Ceiling):
+    if not isinstance(judgement.rule, Ceiling) or judgement.verdict is not Verdict.FAIL:
         return judgement
-    if judgement.verdict is Verdict.FAIL:
-        # Data of the user's own is named after its network.
-        reason = _may_end(rounds, own_data=workload.dataset == workload.model)
-        verdict = Verdict.INCONCLUSIVE if reason else Verdict.FAIL
-        return replace(judgement, verdict=verdict, reason=reason)
-    reasons = (_ended(rounds, rule.at_most), judgement.reason)
-    return replace(judgement, reason="; ".join(filter(None, reasons)))
-
-
-def _ended(rounds: Sequence[Reports], at_most: float) -> str:
-    """Return that memory grew by more than the ceiling allows in a run, and then no longer; "" if
-    it did not on most ranks. at_most: the ceiling's factor in STEPS_OF_GROWTH steps."""
-    found = []
-    ranks = [rank for ranks in rounds for rank in ranks]
-    for memory in (rank.memory for rank in ranks):
-        end = ended_at(memory)
-        if end is not None:
-            share = next(size for step, size in memory if step == end) / memory[0][1]
-            if share > at_most ** (memory[-1][0] / STEPS_OF_GROWTH):
-                found.append((end, share))
-    if 2 * len(found) <= len(ranks):
-        return ""
-    end, share = map(median, zip(*found, strict=True))
-    return f"memory grew by {100 * (share - 1):.0f} % until step {end:.0f}, and not since"
+    # Data of the user's own is named after its network.
+    reason = _may_end(rounds, own_data=workload.dataset == workload.model)
+    verdict = Verdict.INCONCLUSIVE if reason else Verdict.FAIL
+    return replace(judgement, verdict=verdict, reason=reason)
 
 
 def _may_end(rounds: Sequence[Reports], own_data: bool) -> str:

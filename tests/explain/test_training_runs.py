@@ -183,7 +183,7 @@ def judged(shape: str, other: str = "", own_data: bool = False) -> Judgement:
         (Verdict.FAIL, "", ["leak 1000", "leak 40", "leak 18"]),
         (Verdict.FAIL, "", ["pieces 200 20", "pieces 200 5", "later 100 0.5"]),
         # A cache that is full.
-        (Verdict.PASS, "and not since", ["cache 800 0.2", "cache 800 0.5", "cache 800 0.8"]),
+        (Verdict.PASS, "", ["cache 800 0.2", "cache 800 0.5", "cache 800 0.8"]),
         (Verdict.PASS, "", ["nothing"]),
         # Growth that slows down.
         (Verdict.INCONCLUSIVE, "run longer", ["cache 800 0.9", "saturating 300 0.3"]),
@@ -238,18 +238,6 @@ def test_growth_ends_where_a_long_rest_begins(
     last: int, mib: Callable[[int], float], end: float | None
 ) -> None:
     assert ended_at(readings(last, mib)) == end
-
-
-def test_growth_that_ended_is_told_with_its_size_and_its_end() -> None:
-    memory = readings(
-        1000, lambda step: 500 + 250 * min(1.0, (step - 25) / 350) + 250 * (step >= 400)
-    )
-    ranks = [replace(run_report(), memory=memory)] * 2
-    passed = judge([0.0] * 8, Ceiling(1.02))
-    found = explained(passed, WORKLOAD, [ranks] * 8)
-    assert found.reason == "memory grew by 100 % until step 400, and not since"
-    still = replace(run_report(), memory=readings(1000, lambda step: 500.0))
-    assert explained(passed, WORKLOAD, [[ranks[0], still]] * 8).reason == "", "on half of them"
 
 
 @pytest.mark.parametrize(("second", "may_end"), [(575, True), (600, False)])
