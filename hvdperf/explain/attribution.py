@@ -5,20 +5,18 @@ Blocks of the same batch without exchange, if there are any, divide the rest int
 applying) and the exchange, in which the ranks wait for each other. The ranks at fault are found by
 the time that each rank spends outside of the exchange: if one rank is late, the others merely wait.
 The names of terms are those of the time breakdown (hvdperf.plan.arms).
-
-The cause of a growth in words, and an attribution of several causes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
 from hvdperf.explain import steps, training_runs
 from hvdperf.explain.speedup import FIXED, parts_of, steps_of_each, training
-from hvdperf.explain.steps import NAMED_BY_CHANCE, Computing, Group, Growth, Rows
+from hvdperf.explain.steps import NAMED_BY_CHANCE, Group, Growth, Rows
 from hvdperf.plan.arms import START, BlockKind, Side, Term
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.records.outcome import Attribution, Cause, fields_of
@@ -35,38 +33,6 @@ def attribution_of(causes: Sequence[Cause]) -> Attribution:
         return Attribution()
     first, *others = causes
     return Attribution(**fields_of(first, Cause), also=tuple(others))
-
-
-def told(found: Attribution, reference: str) -> str:
-    """Return the causes with their seconds, such as `all ranks, input wait: 344 of 369 ms per step
-    (1 rank: 12.0 of 40.0)`. reference: what the figure compares with."""
-    return "; ".join(_told(cause, reference) for cause in found.causes) or "not attributed"
-
-
-def _told(cause: Cause, reference: str) -> str:
-    if cause.seconds is None:
-        return str(cause)
-    of_step = cause.step_seconds is not None
-    unit = 1000 if of_step else 1
-
-    def number(*seconds: float | None) -> str:
-        return " of ".join(_number(unit * each) for each in seconds if each is not None)
-
-    beside = []
-    if cause.others_seconds is not None:
-        beside.append(f"other ranks: {number(cause.others_seconds)}")
-    if cause.usual_seconds is not None:
-        beside.append(f"{reference}: {number(cause.usual_seconds, cause.usual_step_seconds)}")
-    text = f"{cause.whose}, {cause.term}: {number(cause.seconds, cause.step_seconds)}"
-    text += " ms per step" if of_step else " s"
-    if cause.at_fault and of_step and cause.term != Term.EXCHANGE:
-        text += ", while the other ranks wait"
-    return f"{text} ({'; '.join(beside)})" if beside else text
-
-
-def _number(figure: float) -> str:
-    """Return a figure with one digit after the point below 100, and none above."""
-    return f"{figure:.0f}" if figure >= 99.95 else f"{max(0.0, figure):.1f}"
 
 
 # Growth below this share of a step, or of a phase of a start, is not attributed.
@@ -88,21 +54,17 @@ def attribute_sides(
 ) -> Attribution:
     """Return the attribution of the steps of one side that take longer than those of the other.
     pairs: one a round. ideal: seconds that a step should take for a second of the other side's."""
+    return attribution_of(causes_of(_growth(ours, theirs, pairs, ideal), hosts))
+
+
+def _growth(ours: Side, theirs: Side, pairs: Sequence[Pair], ideal: float = 1.0) -> list[Growth]:
+    """Return the growth of the terms of a step by round. As in attribute_sides."""
     pairs = _with_local_blocks(pairs)
     known = steps.computing_known(ours, theirs, pairs)
-    rounds = [
+    return [
         steps.grown(steps.terms_of(own, ours, known), steps.terms_of(usual, theirs, known), ideal)
         for own, usual in pairs
     ]
-    if median(each.whole for each in rounds) <= 0.0:
-        return Attribution()
-    found = causes_of(rounds, hosts)
-    if known is Computing.OF_RANKS:
-        found = [
-            replace(cause, usual_seconds=None) if cause.term == Term.COMPUTE else cause
-            for cause in found
-        ]
-    return attribution_of(found)
 
 
 def _with_local_blocks(pairs: Sequence[Pair]) -> Sequence[Pair]:
@@ -119,16 +81,17 @@ def causes_of(rounds: Sequence[Growth], hosts: Hosts = ()) -> list[Cause]:
     """
     # The median over rounds, because a round alone is noisy.
     longer = median(each.whole for each in rounds)
+    if longer <= 0.0:
+        return []
     rows = {
         term: [[rank[term] for rank in each.ranks] for each in rounds]
         for term in rounds[0].ranks[0]
     }
     *own_terms, rest = rows
-    own = _of_groups(rounds, {term: rows[term] for term in own_terms}, longer, hosts)
+    own = _of_groups({term: rows[term] for term in own_terms}, longer, hosts)
     first = [cause for cause in own if cause.share >= max(WORTH_A_NAME, OWN_SHARE * longer)]
-    surely = sorted(
-        (_of_step(rounds, term, _in_common(of_term)) for term, of_term in rows.items()), key=_size
-    )
+    in_common = (_cause(term, _in_common(of_term)) for term, of_term in rows.items())
+    surely = sorted(in_common, key=_size)
     least = max(WORTH_A_NAME, ALSO_SHARE * longer)
     if not first:
         # The largest one explains more than any of the ranks' own, however little it is.
@@ -145,9 +108,7 @@ def _size(cause: Cause) -> float:
     return -cause.share
 
 
-def _of_groups(
-    rounds: Sequence[Growth], rows: Mapping[Term, Rows], longer: float, hosts: Hosts
-) -> list[Cause]:
+def _of_groups(rows: Mapping[Term, Rows], longer: float, hosts: Hosts) -> list[Cause]:
     """Return the terms that grow on some ranks and not on the others. rows: by the ranks' own
     terms, one a round: a change that ranks share there is the machine's. longer: the growth of the
     whole step."""
@@ -164,7 +125,7 @@ def _of_groups(
         # A rank that takes longer in one term, and less in another, keeps nobody waiting; and the
         # others may have become faster.
         if min(group.ahead, share, _mean_of(totals, group.ranks)) >= least:
-            found.append(_of_step(rounds, term, share, group))
+            found.append(_cause(term, share, group))
     if found:
         return found
     group = steps.group_apart(totals, hosts)
@@ -172,7 +133,7 @@ def _of_groups(
         return []
     shares = {term: _mean_of(of_term, group.ranks) for term, of_term in rows.items()}
     largest = max(shares, key=shares.__getitem__)
-    return [_of_step(rounds, largest, shares[largest], group)]
+    return [_cause(largest, shares[largest], group)]
 
 
 def _mean_of(rows: Rows, ranks: Sequence[int]) -> float:
@@ -180,42 +141,13 @@ def _mean_of(rows: Rows, ranks: Sequence[int]) -> float:
     return median(fmean(row[rank] for rank in ranks) for row in rows)
 
 
-def _of_step(
-    rounds: Sequence[Growth], term: Term, share: float, group: Group | None = None
-) -> Cause:
-    """Return the growth of a term of a step as a cause, with its seconds in a typical round."""
-
-    def seconds(ranks: Sequence[int]) -> float:
-        return median(each.candidate.of(term, ranks) for each in rounds)
-
-    count = len(rounds[0].ranks)
-    return replace(
-        _cause(term, share, group, count, seconds),
-        usual_seconds=median(
-            each.usual.of(term, group.ranks if group else range(count)) for each in rounds
-        ),
-        step_seconds=median(each.candidate.step for each in rounds),
-        usual_step_seconds=median(each.usual.step for each in rounds),
-    )
-
-
-def _cause(
-    term: str,
-    share: float,
-    group: Group | None,
-    count: int = 0,
-    seconds: Callable[[Sequence[int]], float] | None = None,
-) -> Cause:
-    """Return the cause of a group of ranks, or of all ranks. count: of all ranks. seconds: returns
-    those of the term, of an average of some ranks."""
-    ranks = group.ranks if group is not None else ()
-    cause = Cause(term, share=share, ranks=ranks, host=group.host if group is not None else "")
-    if len(ranks) == 1:
-        cause = replace(cause, rank=ranks[0], ranks=())
-    if seconds is None:
-        return cause
-    others = seconds(steps.without(ranks, count)) if ranks else None
-    return replace(cause, seconds=seconds(ranks or range(count)), others_seconds=others)
+def _cause(term: str, share: float, group: Group | None = None) -> Cause:
+    """Return the cause of a group of ranks, or of all ranks."""
+    if group is None:
+        return Cause(term, share=share)
+    if len(group.ranks) == 1:
+        return Cause(term, share=share, rank=group.ranks[0], host=group.host)
+    return Cause(term, share=share, ranks=group.ranks, host=group.host)
 
 
 def _outweighs(ahead: float, own: float, longer: float) -> bool:
@@ -261,10 +193,9 @@ def attribute_training(
     longer = median(
         own.seconds(taken) / usual - 1.0 for (own, _), usual in zip(times, ideal, strict=True)
     )
-    found = []
-    for cause in attribute_sides(ours, theirs, pairs, hosts).causes:
-        of_training = taken * (cause.usual_step_seconds or 0.0) / median(ideal)
-        found.append(replace(cause, share=cause.share * of_training))
+    rounds = _growth(ours, theirs, pairs)
+    of_training = taken * median(each.usual_step for each in rounds) / median(ideal)
+    found = [replace(cause, share=cause.share * of_training) for cause in causes_of(rounds, hosts)]
     starts, others = (
         [launch.startup_seconds for launch in arm] for arm in zip(*pairs, strict=True)
     )
@@ -275,22 +206,9 @@ def attribute_training(
             for start, before, whole in zip(starts, usual, ideal, strict=True)
         ]
         if (whose := _whose(rows, hosts)) is not None:
-            cause = _of_start(phase, *whose, starts)
-            found.append(replace(cause, usual_seconds=parts * median(usual)))
+            found.append(_cause(phase, *whose))
     least = max(WORTH_A_NAME, ALSO_SHARE * longer)
     return attribution_of(sorted((each for each in found if each.share >= least), key=_size))
-
-
-Starts = Sequence[Sequence[Mapping[str, float]]]
-
-
-def _of_start(phase: str, share: float, group: Group | None, starts: Starts) -> Cause:
-    """Return the growth of a phase of the start as a cause, with its seconds in a typical start."""
-
-    def seconds(ranks: Sequence[int]) -> float:
-        return median(fmean(start[rank][phase] for rank in ranks) for start in starts)
-
-    return _cause(phase, share, group, len(starts[0]), seconds)
 
 
 def attribute_slow_start(phase: str, launches: Sequence[Launch], hosts: Hosts = ()) -> Attribution:
@@ -307,16 +225,21 @@ def attribute_slow_start(phase: str, launches: Sequence[Launch], hosts: Hosts = 
     least = SLOW_START
     if phase in MEETINGS:
         earlier, least = BEFORE[: BEFORE.index(phase)], OWN_SHARE
-    rows = [[sum(rank.get(each, 0.0) for each in earlier) for rank in start] for start in starts]
+    earlier = [each for each in earlier if each in starts[0][0]]
+    rows = [[sum(rank[each] for each in earlier) for rank in start] for start in starts]
     group = steps.group_apart(rows, hosts)
     if group is None or group.ahead < least * slowest:
-        return attribution_of([_of_start(phase, 0.0, None, starts)])
-    known = (each for each in earlier if each in starts[0][0])
-    causes = [_of_start(each, math.inf, group, starts) for each in known]
-    late = max(causes, key=lambda each: (each.seconds or 0.0) - (each.others_seconds or 0.0))
-    if late.seconds and late.others_seconds:
-        late = replace(late, share=late.seconds / late.others_seconds - 1.0)
-    return attribution_of([late])
+        return attribution_of([_cause(phase, 0.0)])
+    others = steps.without(group.ranks, len(rows[0]))
+
+    def seconds(each: str, ranks: Sequence[int]) -> float:
+        return median(fmean(start[rank][each] for rank in ranks) for start in starts)
+
+    own, usual, late = max(
+        ((seconds(each, group.ranks), seconds(each, others), each) for each in earlier),
+        key=lambda found: found[0] - found[1],
+    )
+    return attribution_of([_cause(late, own / usual - 1.0 if usual else math.inf, group)])
 
 
 def attribute_start(phase: str, pairs: Sequence[Pair], hosts: Hosts = ()) -> Attribution:

@@ -327,37 +327,25 @@ class Computing(Enum):
         return Term.EXCHANGE if self is Computing.BOTH_SIDES else Term.INSIDE
 
 
-@dataclass(frozen=True)
-class Terms:
-    """The seconds of the terms of one side's step, by rank: its own, and what the slowest rank has
-    left for the exchange, which with Computing.NOTHING holds the computing, too. in_common: seconds
-    of computing that all ranks have in common, and that the exchange holds, because the other
-    side's are not known (Computing.OF_RANKS)."""
+# The seconds of the terms of one side's step, by rank: its own, and what the slowest rank has left
+# for the exchange, which with Computing.NOTHING holds the computing, too.
+Terms = Sequence[Mapping[Term, float]]
 
-    ranks: Sequence[Mapping[Term, float]]
-    in_common: float = 0.0
 
-    @property
-    def step(self) -> float:
-        """Seconds of the step: of the slowest rank's own terms, and the exchange."""
-        return max(sum(rank.values()) for rank in self.ranks)
-
-    def of(self, term: Term, ranks: Sequence[int]) -> float:
-        """Return the seconds of a term, of an average of these ranks."""
-        mean = fmean(self.ranks[rank][term] for rank in ranks)
-        return mean + self.in_common if term is Term.COMPUTE else mean
+def _step(terms: Terms) -> float:
+    """Return the seconds of the step: of the slowest rank's own terms, and the exchange."""
+    return max(sum(rank.values()) for rank in terms)
 
 
 @dataclass(frozen=True)
 class Growth:
     """The growth of the terms from a reference to a candidate in one round, by rank, as shares of
-    the reference's time for the same work. whole: of the step. usual: the reference's terms, by the
-    candidate's ranks."""
+    the reference's time for the same work. whole: of the step. usual_step: seconds of the
+    reference's step."""
 
-    ranks: Sequence[Mapping[Term, float]]
+    ranks: Terms
     whole: float
-    candidate: Terms
-    usual: Terms
+    usual_step: float
 
 
 def computing_known(ours: Side, theirs: Side, pairs: Sequence[Pair]) -> Computing:
@@ -376,20 +364,20 @@ def computing_known(ours: Side, theirs: Side, pairs: Sequence[Pair]) -> Computin
 def grown(candidate: Terms, usual: Terms, ideal: float) -> Growth:
     """Return the growth from one side's terms to the other's. ideal: seconds that a step of the
     candidate should take, for one second of the reference's."""
-    whole = usual.step * ideal
-    if len(usual.ranks) != len(candidate.ranks):
-        mean = {term: fmean(rank[term] for rank in usual.ranks) for term in usual.ranks[0]}
+    usual_step = _step(usual)
+    whole = usual_step * ideal
+    if len(usual) != len(candidate):
+        mean = {term: fmean(rank[term] for rank in usual) for term in usual[0]}
         *own, rest = mean
-        mean[rest] = usual.step - sum(mean[term] for term in own)
-        usual = Terms([mean] * len(candidate.ranks))
+        mean[rest] = usual_step - sum(mean[term] for term in own)
+        usual = [mean] * len(candidate)
     return Growth(
         [
             {term: (seconds - ideal * before[term]) / whole for term, seconds in rank.items()}
-            for rank, before in zip(candidate.ranks, usual.ranks, strict=True)
+            for rank, before in zip(candidate, usual, strict=True)
         ],
-        candidate.step / whole - 1.0,
-        candidate,
-        usual,
+        _step(candidate) / whole - 1.0,
+        usual_step,
     )
 
 
@@ -406,12 +394,13 @@ def terms_of(launch: Launch, side: Side, known: Computing) -> Terms:
     if known is Computing.BOTH_SIDES and not local:  # one replica alone
         ranks = [{**rank, Term.COMPUTE: rank[Term.EXCHANGE], Term.EXCHANGE: 0.0} for rank in ranks]
     left = min(rank.pop(Term.EXCHANGE) for rank in ranks)
+    # The exchange holds computing that all ranks have in common, if the other side's is not known.
     of_ranks = known is Computing.OF_RANKS
     in_common = min(rank[Term.COMPUTE] for rank in ranks) if of_ranks else 0.0
     for rank in ranks:
         rank[Term.COMPUTE] -= in_common
         rank[known.rest] = left + in_common
-    return Terms(ranks, in_common)
+    return ranks
 
 
 def of_steps(launch: Launch, kind: BlockKind, with_local: bool) -> list[dict[Term, float]]:

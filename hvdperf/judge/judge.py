@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from hvdperf import verdict
-from hvdperf.explain.attribution import told
 from hvdperf.explain.steps import WORTH_A_WORD, long_steps
 from hvdperf.interim import judge_pair, judge_rounds
 from hvdperf.judge.trust import detect, of_fault_case, of_identical_groups
@@ -166,8 +165,7 @@ class Judge:
         found = cause_of(asked, rounds, () if above else self.rules.hosts(comparison))
         if found is None:
             return outcome
-        against = comparison.judged_as is JudgedAs.REGRESSION and not above
-        text = str(found) if against else told(found, _reference(asked))
+        text = str(found)
         if above:
             found = replace(found, of_reference=True)
             text = f"{_reference(comparison)} is the slower side: {text}"

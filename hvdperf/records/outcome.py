@@ -3,6 +3,7 @@ Horovod did by themselves, for the terminal, the page, nights and the history. P
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
@@ -52,10 +53,8 @@ class Cause(Figures):
 
     term: "" if it is not known. rank: the only rank at fault. ranks: several ranks at fault, but
     not all. Without either, all ranks take longer alike. host: the host whose ranks they all are;
-    "" if they are not. share: the extra time / the time of the step, or of that phase of the start;
-    for memory, the growth of ln(resident set). seconds: of the term, on these ranks; usual_seconds:
-    on the reference; others_seconds: on the other ranks. step_seconds, usual_step_seconds: of the
-    whole step (of wall time: of the whole training) on both sides. None where they are not known.
+    "" if they are not. share: the extra time / the time of the step, of wall time / that of the
+    training, or / that of that phase of the start; for memory, the growth of ln(resident set).
     """
 
     term: str = ""
@@ -63,11 +62,6 @@ class Cause(Figures):
     share: Number = 0.0
     ranks: tuple[int, ...] = ()
     host: str = ""
-    seconds: float | None = None
-    usual_seconds: float | None = None
-    others_seconds: float | None = None
-    step_seconds: float | None = None
-    usual_step_seconds: float | None = None
 
     @property
     def at_fault(self) -> tuple[int, ...]:
@@ -84,7 +78,9 @@ class Cause(Figures):
         return _listed(self.at_fault)
 
     def __str__(self) -> str:
-        return f"{self.term} of {self.whose} (+{100 * self.share:.0f} %)"
+        # Without a reference, and of ranks that alone have the term, no share is known.
+        share = f" (+{100 * self.share:.0f} %)" if 0 < self.share < math.inf else ""
+        return f"{self.term} of {self.whose}{share}"
 
 
 @dataclass(frozen=True)

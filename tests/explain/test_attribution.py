@@ -16,14 +16,12 @@ from hvdperf.explain.attribution import (
     attribute_slow_start,
     attribute_start,
     attribute_training,
-    attribution_of,
-    told,
 )
 from hvdperf.explain.steps import of_steps
 from hvdperf.plan.arms import BlockKind, Side, Term
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import wall_time
-from hvdperf.records.outcome import Attribution, Cause
+from hvdperf.records.outcome import Attribution
 from hvdperf.records.rounds import Block, BlockReport, Launch, Run
 from hvdperf.work.blocks import turns_of
 from tests.support.rounds import HOROVOD_1, HOROVOD_2, WORKLOAD, launch, rank_report, run_report
@@ -126,7 +124,6 @@ def test_what_takes_longer_on_all_ranks_is_nobodys_own():
     found = blame(Rank(exchanging=0.007), Rank(exchanging=0.0072, computing=0.0142))
     assert of(found) == ("exposed communication", None)
     assert str(found) == "attributed to exposed communication of all ranks (+16 %)"
-    assert (found.seconds, found.usual_seconds) == pytest.approx((0.007, 0.004))
 
 
 def test_what_only_one_of_both_tells_apart_is_not():
@@ -135,14 +132,12 @@ def test_what_only_one_of_both_tells_apart_is_not():
     assert attribute_steps([(launched(USUAL, BOTH[:1]), launched(USUAL))]) == Attribution()
 
 
-def test_seconds_of_computing_are_only_told_of_the_side_that_measures_them() -> None:
+@pytest.mark.parametrize("kinds", [BOTH, BOTH[:1]], ids=["of both", "of one"])
+def test_computing_that_only_one_side_measures_tells_the_rank_too(
+    kinds: Sequence[BlockKind],
+) -> None:
     late = launched([Rank(exchanging=0.016), Rank(computing=0.026)])
-    found = attribute_steps([(late, launched(USUAL))] * ROUNDS)
-    assert of(found) == ("compute", 1)
-    assert (found.seconds, found.usual_seconds) == pytest.approx((0.026, 0.014))
-    found = attribute_steps([(late, launched(USUAL, BOTH[:1]))] * ROUNDS)
-    assert (found.term, found.rank, found.usual_seconds) == ("compute", 1, None)
-    assert found.seconds == pytest.approx(0.026), "with what all have in common"
+    assert of(attribute_steps([(late, launched(USUAL, kinds))] * ROUNDS)) == ("compute", 1)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +171,6 @@ def test_steps_of_a_divided_batch_have_terms_of_their_own():
     late = launched([Rank(exchanging=0.016), Rank(computing=0.026)], kinds)
     found = attribute_steps([(late, alike)] * ROUNDS, BlockKind.SPLIT)
     assert of(found) == ("compute", 1)
-    assert found.seconds == pytest.approx(0.013)
 
 
 def test_steps_that_exchange_nothing_take_longer_to_compute():
@@ -237,7 +231,7 @@ def test_of_a_start_that_takes_longer_on_all_ranks_none_is_named():
 
 def test_a_rank_that_starts_slowly_is_named_where_the_others_take_no_time():
     found = attribute_slow_start("trace", [starting(0.0, 1.5)] * ROUNDS)
-    assert (found.rank, found.share, found.others_seconds) == (1, math.inf, 0.0)
+    assert (found.rank, found.share) == (1, math.inf)
 
 
 def grown(*growth: int) -> Launch:
@@ -314,47 +308,10 @@ def test_what_a_training_loses_in_its_steps_is_a_share_of_all_of_it() -> None:
     assert causes["trace"].share == pytest.approx(1.0 / ideal), "its half of two seconds"
 
 
-def test_what_a_training_loses_before_its_steps_is_told_in_seconds() -> None:
+def test_what_a_training_loses_before_its_steps_is_a_share_of_it_too() -> None:
     (cause,) = trained(WEAK, "trace", 0.5).causes
-    assert (cause.term, cause.rank, cause.others_seconds) == ("trace", None, None)
+    assert (cause.term, cause.rank) == ("trace", None)
     assert cause.share == pytest.approx(0.5 / (FIXED_S + 40 * STEP_S))
-    assert (cause.seconds, cause.usual_seconds) == pytest.approx((2.5, 2.0))
-
-
-@pytest.mark.parametrize(
-    ("cause", "said"),
-    [
-        (
-            {"usual_seconds": 0.5, "usual_step_seconds": 1.25},
-            "all ranks, compute: 750 of 1500 ms per step (1 rank: 500 of 1250)",
-        ),
-        (
-            {"rank": 1, "others_seconds": 0.0078125},
-            "rank 1, compute: 750 of 1500 ms per step, while the other ranks wait (other ranks: "
-            "7.8)",
-        ),
-        ({"ranks": (2, 3), "host": "b", "seconds": None}, "compute of host b (ranks 2-3) (+50 %)"),
-        (
-            {"term": "exposed communication", "rank": 1},
-            "rank 1, exposed communication: 750 of 1500 ms per step",
-        ),
-        (
-            {"term": "trace", "rank": 1, "step_seconds": None, "usual_seconds": 0.25},
-            "rank 1, trace: 0.8 s (1 rank: 0.2)",
-        ),
-        ({"term": "trace", "step_seconds": None, "seconds": 99.96}, "all ranks, trace: 100 s"),
-        ({"seconds": None}, "compute of all ranks (+50 %)"),
-    ],
-)
-def test_a_cause_is_told_with_its_seconds(cause: dict[str, Any], said: str) -> None:
-    given = Cause("compute", share=0.5, seconds=0.75, step_seconds=1.5)
-    assert told(attribution_of([replace(given, **cause)]), "1 rank") == said
-
-
-def test_several_causes_are_told_one_after_the_other() -> None:
-    found = attribution_of([Cause("trace", seconds=1.0), Cause("init", seconds=2.0)])
-    assert told(found, "1 rank") == "all ranks, trace: 1.0 s; all ranks, init: 2.0 s"
-    assert told(Attribution(), "1 rank") == "not attributed"
 
 
 # Limits ----------------------------------------------------------------------------------------
@@ -391,7 +348,6 @@ def test_growth_is_a_share_of_the_time_that_the_reference_takes_for_the_same_wor
         (Term.INPUT, 0.375),
         (Term.COMPUTE, 0.125),
     ]
-    assert found.usual_step_seconds == 1.0
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,8 @@ CHANGED = {
     r"/sessions/[^/]+/tables/wall_time-factors/(met_lag_ms|slowest_rank)": "the straggler is the "
     "one rank that is named as slow in a run",
     r"/keys/\w+\.schema/(met_run|late_where_met|slowest)": "the same",
+    r"/keys/case\.schema/((usual_|others_|usual_step_|step_)?seconds)": "a cause has its share "
+    "and one text",
     r"/keys/raw\.schema": "a raw result is a summary, and has its schema",
     r"/keys/night\.schema/(again|costs|figures|is_gate|samples_per_second|speeds)": "a night has "
     "summaries, with kind, results and values",

@@ -234,13 +234,6 @@ def test_a_slow_host_is_told() -> None:
     assert (mixed.at_fault, mixed.host) == ((2, 3, 4, 5), "")
 
 
-def test_the_seconds_of_a_slow_rank_and_of_the_others_are_told() -> None:
-    found, *_ = told(WEAK_2, Stack(ranks=of(Term.COMPUTE, 1, seconds=COMPUTE), noise=0.0))
-    assert (found.term, found.rank) == (COMPUTES, 1)
-    assert found.seconds == pytest.approx(2 * COMPUTE)
-    assert found.others_seconds == pytest.approx(COMPUTE)
-
-
 def test_who_has_its_batch_earlier_and_computes_longer_keeps_nobody_waiting() -> None:
     stack = Stack(
         ranks={0: {Term.COMPUTE: 0.002}, 1: {Term.INPUT: 0.002}}, all={Term.EXCHANGE: 0.02}

@@ -579,20 +579,14 @@ def test_hosts_are_known_of_ranks_that_are_replicas_on_slots_of_the_session():
     assert rules.hosts(mirrored) == rules.hosts(weak_scaling(WORKLOAD, 4)) == ()
 
 
-@pytest.mark.parametrize(
-    ("asked", "other", "not_that"),
-    [(COMMUNICATION, "without exchange", "2 ranks"), (WEAK, "1 rank", "without exchange")],
-)
-def test_the_cause_of_a_fail_says_what_the_figure_compares_with(asked, other, not_that):
+@pytest.mark.parametrize("asked", [COMMUNICATION, WEAK])
+def test_a_fail_has_a_cause_and_says_it(asked):
     floor = Line(("*", "*", "*", "*"), Floor.at(0.9))
     rounds = [one_round(asked, 0.2, number) for number in range(FIRST_LOOK)]
     failed = judged(asked, rounds, (floor,), final=True)
     assert failed.judgement.verdict is Verdict.FAIL
-    assert other in failed.judgement.reason
-    assert not_that not in failed.judgement.reason
     assert failed.cause is not None
-    assert failed.cause.seconds is not None
-    assert failed.cause.usual_step_seconds is not None
+    assert str(failed.cause) in failed.judgement.reason
     passed = judged(asked, [one_round(asked, 1.0, number) for number in range(FIRST_LOOK)])
     assert (passed.judgement.verdict, passed.cause) == (Verdict.PASS, None)
 
