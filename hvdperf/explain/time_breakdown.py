@@ -159,6 +159,13 @@ def beyond_chance(times: int, trials: int, ranks: int) -> bool:
     return ranks > 1 and float(bdtrc(times - 1, trials, 1 / ranks)) <= CHANCE
 
 
+def standing_out(seconds: Mapping[int, float]) -> int | None:
+    """Return the rank that has more than twice as much as any other rank; None without such a one,
+    or without others. seconds: by rank."""
+    *others, most = sorted(seconds, key=seconds.__getitem__)
+    return most if others and seconds[most] > 2 * seconds[others[-1]] else None
+
+
 # A launch is INVALID if its time breakdown leaves more than this share of the time unexplained.
 CLOSES_WITHIN = 0.02
 # Seconds by which the time of day may move against the monotonic clock, because a process may be

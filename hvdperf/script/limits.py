@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from statistics import fmean
 
+from hvdperf.explain.time_breakdown import standing_out
 from hvdperf.plan.arms import Term
 from hvdperf.plan.settings import Touches, settings_in
 from hvdperf.script.checks import Problem
 from hvdperf.script.recorded import Rank
-from hvdperf.script.terms import OUTSIDE, OWN, Gpu, Parts, Tail, standing_out
+from hvdperf.script.terms import OUTSIDE, OWN, Gpu, Parts, Tail
 
 # A term that takes a smaller share of the time is not worth a change.
 LEAST_SHARE = 0.10

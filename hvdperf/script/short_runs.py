@@ -20,6 +20,7 @@ from statistics import fmean
 
 from hvdperf.columns import Columns, figure_text, wrapped
 from hvdperf.errors import UserError, refusing
+from hvdperf.explain.time_breakdown import standing_out
 from hvdperf.interim import judge_rounds
 from hvdperf.json_records import Unreadable
 from hvdperf.machine import host, placement, probe, stack
@@ -33,7 +34,7 @@ from hvdperf.records.outcome import Measure
 from hvdperf.script import launch
 from hvdperf.script.checks import problems
 from hvdperf.script.launch import Command, Figure, Interrupted, Run
-from hvdperf.script.terms import TERMS, parts_of, standing_out
+from hvdperf.script.terms import TERMS, parts_of
 from hvdperf.script.training import start_of
 from hvdperf.stats import Row
 from hvdperf.timeline.nights import night as documents

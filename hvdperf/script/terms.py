@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from math import exp, inf
 from statistics import correlation, fmean, median
 
-from hvdperf.explain.time_breakdown import straggler
+from hvdperf.explain.time_breakdown import standing_out, straggler
 from hvdperf.plan.arms import Term
 from hvdperf.script.recorded import Rank, Row, Steps
 from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST, OF_LOOP
@@ -80,13 +80,6 @@ class OfRank:
     @property
     def residual(self) -> float:
         return self.period - sum(self.terms.values())
-
-
-def standing_out(seconds: Mapping[int, float]) -> int | None:
-    """Return the rank that has more than twice as much as any other rank; None without such a one,
-    or without others. seconds: by rank."""
-    *others, most = sorted(seconds, key=seconds.__getitem__)
-    return most if others and seconds[most] > 2 * seconds[others[-1]] else None
 
 
 @dataclass(frozen=True)
