@@ -27,9 +27,9 @@ RETRACED, LEAST_STEPS = 0.5, 8
 # Ranks with more equal batches at the same steps than at others, by so many square roots of their
 # number, have them not by chance.
 CERTAIN = 3.0
-# Samples that two ranks have read from which their number is estimated, and shares of a rank's
-# samples that are all of them, and that are worth a word.
-LEAST_SHARED, WHOLE, PARTLY = 8, 0.6, 0.1
+# Samples that two ranks have read from which their number is estimated, and the share of a rank's
+# samples that is all of them.
+LEAST_SHARED, WHOLE = 8, 0.6
 # A wait is a stall if it takes so many times as long as the mean step, and as the slowest one: a
 # checkpoint is waited for, too.
 LONGER, SLOWER = 10.0, 2.0
@@ -177,8 +177,6 @@ def remarks(ranks: Sequence[Rank]) -> Iterator[str]:
             f"{epoch} batches per rank, and {-(-epoch // size)} would do if the ranks shared the "
             "data: dataset.shard(hvd.size(), hvd.rank())"
         )
-    elif PARTLY <= share < WHOLE:
-        yield f"about {100 * share:.0f} % of the samples of a rank are also read by another rank"
 
 
 def _tracing(ranks: Sequence[Rank]) -> Iterator[Problem]:

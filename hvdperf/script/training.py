@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from statistics import fmean
 
 from hvdperf.columns import Columns, wrapped
 from hvdperf.plan.settings import settings_in
@@ -242,11 +241,6 @@ def unexplained(training: Training) -> Iterator[str]:
         yield f"rank {slower.rank} finishes last in {100 * slower.last:.0f} % of the steps"
     if parts.rarely:
         yield "gradients are allreduced in some of the steps only"
-    if parts.gpu is not None:
-        yield (
-            f"a step that starts on an idle GPU is queued after {_ms(parts.gpu.queued)} and "
-            f"finished after {_ms(parts.gpu.done)}"
-        )
     if not parts.has_stamps:
         yield "the allreduce was not seen, so communication cannot be separated from computation"
     if parts.others:
@@ -304,9 +298,6 @@ def resources(training: Training) -> Iterator[str]:
                 f"{cores.grown / 1e9:.2f} GB in {cores.seconds:.0f} s"
             )
     used = [rank.cpu for rank in training.ranks if rank.cpu is not None]
-    if used:
-        cpus = [each.cores for each in used]
-        yield f"cores used per rank: {min(cpus):.2f} to {max(cpus):.2f}, mean {fmean(cpus):.2f}"
     told = "; ".join(limits.cores_told(training.ranks))
     delayed = max((each.delayed for each in used), default=0.0)
     if delayed > limits.LEAST_DELAY:

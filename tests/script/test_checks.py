@@ -64,9 +64,7 @@ def test_ranks_that_read_the_whole_data_set_are_told_what_that_costs() -> None:
     assert "128 batches per rank, and 64 would do" in remark
     assert list(remarks(reading(shuffled(first, 6, 1), shuffled(second, 6, 2), epoch=64))) == []
     partly = reading(shuffled(range(3072), 6, 1), shuffled(range(2048, 5120), 6, 2), epoch=96)
-    (remark,) = remarks(partly)
-    share = int(remark.split(" %")[0].split()[-1])
-    assert 20 < share < 50
+    assert list(remarks(partly)) == []
     (remark,) = remarks(reading(shuffled(same, 3, 1), shuffled(same, 3, 2)))
     assert "some of the same samples" in remark
 
