@@ -97,7 +97,7 @@ def run_script(*words: str, request: ScriptRequest) -> int:
         directory.mkdir(parents=True)
     if request.series is not None:
         night = short_runs.measure_night(command, request.series, directory, steps, _say)
-        _, verdict, _ = told_next_to_others(night, directory.parents[1])
+        verdict = told_next_to_others(night, directory.parents[1])
         write_nights_page(directory.parents[1])
         return exit_status([verdict])
     if other is not None:

@@ -8,7 +8,6 @@ import math
 import os
 import shlex
 import socket
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from hvdperf.cli import REFUSED, Command, Group, complain
 from hvdperf.columns import Columns, wrapped
 from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_whole
-from hvdperf.paths import CHECKOUT, RESULTS, ROOT, shown
+from hvdperf.paths import CHECKOUT, RESULTS, shown
 from hvdperf.session.commands import from_here
 from hvdperf.session.ending import NOT_WRITTEN, exit_status
 from hvdperf.timeline import history, stacks
@@ -94,8 +93,6 @@ class NightRequest:
 
     places
         --publish URL: Also publish to this git repository. Default: do not publish.
-        --summary FILE: Append a summary of the night to this file, in Markdown. Default: no
-            summary.
     """
 
     profile: str = "nightly"
@@ -107,7 +104,6 @@ class NightRequest:
     by_node: bool = False
     night: date | None = None
     publish: str | None = None
-    summary: Path | None = None
 
 
 # asv takes a second to import, so only the commands that need it import it.
@@ -155,11 +151,8 @@ def run_night(*pytest: str, request: NightRequest, where: Places) -> int:
         night = _on_each_node(launch, plan)
     else:
         night = run(plan, lambda line: print(f"nightly: {line}", flush=True))
-    night, verdict, slower = told_next_to_others(night, plan.results)
-    status = exit_status([verdict])
+    status = exit_status([told_next_to_others(night, plan.results)])
     try:
-        if request.summary is not None:
-            _append_summary(request.summary, night, verdict, slower, plan.results)
         if night.ended_at is not None:
             if not plan.node:
                 write_nights_page(plan.results)
@@ -205,9 +198,8 @@ def _on_its_own() -> bool:
     return bool(of_launcher)
 
 
-def told_next_to_others(night: Night, results: Path) -> tuple[Night, Verdict, Sequence[str]]:
-    """Print a night next to those before it. Return it so, with its verdict, and what is slower, in
-    lines."""
+def told_next_to_others(night: Night, results: Path) -> Verdict:
+    """Print a night as judged with those before it, and return its verdict."""
     read = read_nights(results / NIGHTS, [night.series], night.node)
     known = [each for each in read.of[night.series] if each.night <= night.night]
     series = Series(night.series, known, read.accepted[night.series])
@@ -216,28 +208,7 @@ def told_next_to_others(night: Night, results: Path) -> tuple[Night, Verdict, Se
     head = f"{night.series}, night of {night.night}: {series.verdict.value} ({night.told})"
     for line in (*wrapped(head), *(f"  {line}" for line in lines)):
         print(line, flush=True)
-    return night, series.verdict, lines
-
-
-def _append_summary(
-    path: Path, night: Night, verdict: Verdict, slower: Sequence[str], results: Path
-) -> None:
-    """Append the night and its sessions to a file, in Markdown. Raises UserError, also if a session
-    has no report."""
-    texts = [f"# {night.series}, night of {night.night}: {verdict.value}", f"{night.told}."]
-    texts += [f"{line[:1].upper()}{line[1:]}." for line in slower]
-    texts += [f"Not ready to measure: {line}" for line in night.unfit]
-    report = [sys.executable, "-m", "hvdperf", "report", "--format", "markdown"]
-    for part in night.parts:
-        words = [*report, str(results / "runs" / part.session)]
-        done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
-        if done.returncode != 0:
-            raise UserError(f"--summary {path}: {part.session} has no report; see above")
-        if part.kind.is_gate:
-            texts.append("Below, a session against the reference stack is judged alone.")
-        texts.append(done.stdout.strip())
-    with refusing(f"--summary {path}: ", OSError), open(path, "a", encoding="utf-8") as stream:
-        stream.write("\n\n".join(texts) + "\n")
+    return series.verdict
 
 
 def write_page(where: Results) -> int:

@@ -29,6 +29,7 @@ CHANGED = {
     "one's own `hvdperf run --check` says it",
     r"/commands/hvdperf history (releases|preview)": "import and publish write what asv reads, and "
     "`make history` serves its sites",
+    r"/commands/hvdperf nightly run/--summary": "`hvdperf report --format markdown` writes it",
     r"/commands/hvdperf history backfill/--again": "nothing records what could not be built",
     r"/sessions/[^/]+/tables/wall_time-factors/(wire|hidden)_ms": "Horovod's timeline gives a "
     "lower bound of hidden communication only, so sessions do not record it any more",

@@ -244,7 +244,7 @@ def test_a_script_that_became_slower_falls_and_is_measured_again(
         night = measured(1.0)
         path_of(nights, "mine", night.night).unlink()
         write_night(nights, replace(night, night=night.night - timedelta(days=ago)))
-    _, verdict, _ = told_next_to_others(measured(1.0), tmp_path)
+    verdict = told_next_to_others(measured(1.0), tmp_path)
     assert verdict is not Verdict.FAIL
     with pytest.raises(UserError, match="has been measured already"):
         measured(1.0)
@@ -252,7 +252,7 @@ def test_a_script_that_became_slower_falls_and_is_measured_again(
     slower = measured(1.3)
     assert [part.kind for part in slower.parts] == [Kind.OWN, Kind.AGAIN]
     capsys.readouterr()
-    _, verdict, _ = told_next_to_others(slower, tmp_path)
+    verdict = told_next_to_others(slower, tmp_path)
     assert verdict is Verdict.FAIL
     text = capsys.readouterr().out
     command = "env A=b /bin/horovodrun -np 2 python train.py"
@@ -264,7 +264,7 @@ def test_a_night_keeps_the_results_of_its_runs_and_may_be_repeated_if_it_fails(
     measured: Measured, tmp_path: Path
 ) -> None:
     failed = measured(1.0, unexchanged=("w2",))
-    _, verdict, _ = told_next_to_others(failed, tmp_path)
+    verdict = told_next_to_others(failed, tmp_path)
     assert verdict is Verdict.NOT_RUN
     assert "w2" in failed.told
     assert measured(1.0).told == "throughputs: 2"

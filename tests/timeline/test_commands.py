@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.session.ending import NOT_WRITTEN
 from hvdperf.timeline import commands
 from hvdperf.timeline.nights.night import read_nights, write_night
 from hvdperf.timeline.store import NIGHTS
@@ -99,19 +98,6 @@ def test_what_is_accepted_fails_no_more(tmp_path: Path) -> None:
     assert (after.returncode, after.stdout.split(" ")[1]) == (0, "PASS:"), after.stderr
     listed = hvdperf("regressions", f"--results={tmp_path}").stdout
     assert listed.count("(worse, accepted: a new driver)") == 4
-
-
-def test_a_summary_without_the_report_of_a_session_is_none(tmp_path: Path) -> None:
-    (night,) = nights(Year(0.01, networks=1, world_sizes=(8,)), 1)[:1]
-    write_night(tmp_path / NIGHTS, night)
-    summary = tmp_path / "summary.md"
-    which = ("--series=a100", f"--night={night.night}", f"--summary={summary}")
-    done = hvdperf("nightly", "run", f"--results={tmp_path}", *which)
-    assert done.returncode == NOT_WRITTEN, done.stderr
-    (part,) = night.parts
-    last = done.stderr.splitlines()[-1]
-    assert last == f"--summary {summary}: {part.session} has no report; see above"
-    assert not summary.exists()
 
 
 def test_pruning_removes_old_sessions_and_keeps_the_documents(tmp_path: Path) -> None:
