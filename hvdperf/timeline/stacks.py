@@ -14,8 +14,8 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
@@ -180,15 +180,10 @@ class Answer(Enum):
     FASTER = "faster"
     SAME = "the same"
     UNDECIDED = "undecided"
-    NOT_BUILT = "not built"
 
     @property
     def is_change(self) -> bool:
         return self in (Answer.SLOWER, Answer.FASTER)
-
-    @property
-    def is_known(self) -> bool:
-        return self is Answer.SAME or self.is_change
 
 
 @dataclass(frozen=True)
@@ -197,13 +192,13 @@ class Found:
 
     answer: the last release compared with the first. If that is a change, changed is the oldest
     release that was found to have it, and unchanged the newest release before it that was found not
-    to have it. unknown: the releases between these two without an answer, each with the reason.
+    to have it. unknown: the releases between these two, which are undecided.
     """
 
     answer: Answer
     unchanged: str
     changed: str
-    unknown: Mapping[str, Answer] = field(default_factory=dict)
+    unknown: Sequence[str] = ()
 
 
 def bisect(releases: Sequence[str], compare: Callable[[str, str], Answer]) -> Found:
@@ -216,44 +211,34 @@ def bisect(releases: Sequence[str], compare: Callable[[str, str], Answer]) -> Fo
     """
     low, high = 0, len(releases) - 1
     sought = compare(releases[low], releases[high])
-    unknown: dict[int, Answer] = {}
+    unknown: set[int] = set()
     while sought.is_change:
         between = [place for place in range(low + 1, high) if place not in unknown]
         if not between:
             break
         middle = min(between, key=lambda place: abs(2 * place - low - high))
         answer = compare(releases[0], releases[middle])
-        if not answer.is_known:
-            unknown[middle] = answer
+        if answer is Answer.UNDECIDED:
+            unknown.add(middle)
         elif answer is sought:
             high = middle
         else:
             low = middle
-    return Found(
-        sought,
-        releases[low],
-        releases[high],
-        {releases[place]: unknown[place] for place in sorted(unknown) if low < place < high},
-    )
+    return Found(sought, releases[low], releases[high], releases[low + 1 : high])
 
 
 def conclusion(found: Found) -> str:
-    """Return the result for people, in one or two sentences."""
-    old, new = found.unchanged, found.changed
+    """Return the result for people, in a sentence."""
+    old, new, word = found.unchanged, found.changed, found.answer.value
+    if found.answer is Answer.SAME:
+        return f"{new} does not differ from {old}: there is no change to find"
     if not found.answer.is_change:
-        said = {
-            Answer.SAME: f"{new} does not differ from {old}: there is no change to find",
-            Answer.UNDECIDED: f"{new} compared with {old} is undecided, so no change can be found",
-            Answer.NOT_BUILT: f"{new} cannot be compared with {old}: one of them cannot be built",
-        }
-        return said[found.answer]
-    word = found.answer.value
+        return f"{new} compared with {old} is undecided, so no change can be found"
     if not found.unknown:
         return f"{new} is the release that is {word}; {old}, the one before, is not"
-    why = ", ".join(f"{release} is {answer.value}" for release, answer in found.unknown.items())
     return (
-        f"{word} since {new} or a release between {old} and {new}; which one is unknown, "
-        f"because {why}"
+        f"{word} since {new} or a release between {old} and {new}; which one is unknown, because "
+        f"these are undecided: {', '.join(found.unknown)}"
     )
 
 
@@ -306,7 +291,7 @@ def bisect_releases(request: BisectRequest) -> int:
             place = directory / f"{older}-{newer}"
             answer, ratio, reason = side_by_side(request, candidate, reference, place)
         except NotBuilt as error:
-            answer, ratio, reason = Answer.NOT_BUILT, None, str(error)
+            answer, ratio, reason = Answer.UNDECIDED, None, str(error)
         figure = f" {figure_text(ratio)}" if ratio else ""
         told = f" ({reason})" if reason else ""
         results.append(f"{older} -> {newer}:{figure} {answer.value}{told}")
@@ -318,7 +303,7 @@ def bisect_releases(request: BisectRequest) -> int:
     for text in (*results, conclusion(found)):
         _print(text)
     # The exit status is 1 if it is not known whether the last release differs from the first.
-    return 0 if found.answer.is_known else 1
+    return 1 if found.answer is Answer.UNDECIDED else 0
 
 
 def _checked(request: BisectRequest) -> tuple[str, ...]:
@@ -333,9 +318,6 @@ def _checked(request: BisectRequest) -> tuple[str, ...]:
     if place[first] >= place[last]:
         raise UserError(f"--from {first} --to {last}: the older release comes first")
     machine = local_machine()
-    offers = local_offers(machine)
-    if not 1 <= request.np <= len(offers):
-        raise UserError(f"--np {request.np}: this machine has {len(offers)} slots")
     options = Options(
         profile=BISECTING,
         models=(request.model,),
@@ -343,7 +325,7 @@ def _checked(request: BisectRequest) -> tuple[str, ...]:
         budget_minutes=request.budget_minutes,
         against=sys.executable,
     )
-    plan_session(options, machine, offers)
+    plan_session(options, machine, local_offers(machine))
     return tuple(place)[place[first] : place[last] + 1]
 
 
