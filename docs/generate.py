@@ -9,7 +9,6 @@ test_schemas.py fail if one is out of date.
 from __future__ import annotations
 
 import argparse
-import ast
 import dataclasses
 import importlib
 import json
@@ -442,27 +441,7 @@ PLAIN_FIELDS = {
 }
 
 
-PACKAGE = ROOT / "hvdperf"
-
-
-def modules() -> list[str]:
-    """Return the modules, by package. Each begins with a docstring that says what it does."""
-    rooms = [path for path in sorted(PACKAGE.iterdir()) if (path / "__init__.py").is_file()]
-    found = {"": PACKAGE.glob("*.py"), **{room.name: room.rglob("*.py") for room in rooms}}
-    sections = (
-        f"## {name}\n\n" * bool(name) + table(("module", "what it does"), map(_told, sorted(paths)))
-        for name, paths in found.items()
-    )
-    return ["\n\n".join(sections)]
-
-
-def _told(path: Path) -> tuple[str, str]:
-    told = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split())
-    return code(path.relative_to(PACKAGE)), cli.first_sentence(told)
-
-
 PAGES: Mapping[str, Callable[[], list[str]]] = {
-    "modules": modules,
     "cases": cases,
     "options": options,
     "commands": commands,
