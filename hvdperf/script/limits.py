@@ -13,6 +13,7 @@ from hvdperf.explain.time_breakdown import standing_out
 from hvdperf.plan.arms import Term
 from hvdperf.plan.settings import Touches, settings_in
 from hvdperf.script.checks import Problem
+from hvdperf.script.pauses import Stop
 from hvdperf.script.recorded import Rank
 from hvdperf.script.terms import OUTSIDE, OWN, Gpu, Parts, Tail
 
@@ -124,11 +125,13 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], ranks: Sequence[Rank
         return Limit("no training step was seen")
     if parts is None:
         return Limit("too few steps to tell", "run it for longer")
-    if parts.gpu is not None:
+    if parts.gpu is not None and parts.stop is None:
         return _of_gpu(parts, parts.gpu, ranks)
     found = [*_tail(parts, ranks), *_slower(parts), *_terms(parts, ranks)]
     groups = groups_of(ranks)
-    disturbed = next((each for each in _cores(parts, groups) if each.share >= LEAST_SHARE), None)
+    others = [*_stop(parts.stop), *_cores(parts, groups)]
+    others = [each for each in others if each.share >= LEAST_SHARE]
+    disturbed = max(others, key=_share, default=None)
     if disturbed is not None:
         # What others do not cause is the script's own.
         sure = [each for each in found if not each.may_be_others]
@@ -200,6 +203,28 @@ def _of_gpu(parts: Parts, gpu: Gpu, ranks: Sequence[Rank]) -> Limit:
         return Limit(told, mend)
     before = f"{told}. Also, " if share < works else ""
     return Limit(f"{before}{limit.told}", limit.mend, _faster(0.0, share))
+
+
+def stop_told(stop: Stop) -> str:
+    """Return for how long a rank did not run, and why."""
+    times = f", {stop.count} times" if stop.count > 1 else ""
+    why = "it had no core" if stop.is_starved else "the process or its machine was stopped"
+    return f"rank {stop.rank} did not run for {stop.seconds:.1f} s{times}: {why}"
+
+
+def _stop(stop: Stop | None) -> Iterator[Limit]:
+    if stop is None:
+        return
+    told = f"{stop_told(stop)} ({_percent(stop.share)} of the time)"
+    mend = (
+        "look for what stops it: a signal (SIGSTOP, Ctrl-Z), a scheduler that suspends jobs, a "
+        "frozen container, or a virtual machine that is paused"
+    )
+    if stop.is_starved:
+        mend = "stop the programs on its cores, or give it exclusive cores"
+    # It may have stopped in what takes its time anyway.
+    faster = _faster(0.9 * stop.share, stop.share)
+    yield Limit(told, mend, faster, stop.share, _AGAIN)
 
 
 def cores_told(ranks: Sequence[Rank]) -> Iterator[str]:

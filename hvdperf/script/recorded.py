@@ -29,6 +29,24 @@ class Slow:
     row: Row
 
 
+class Pause(NamedTuple):
+    """Seconds in which nothing of a process ran that only had to wake up. begin, end: since the
+    epoch. cpu: CPU seconds of the process meanwhile. delayed: seconds for which what had to wake up
+    had no core. switches: how often a thread began to wait. usual: the same, a second, shortly
+    before."""
+
+    begin: float
+    end: float
+    cpu: float
+    delayed: float
+    switches: float
+    usual: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.begin
+
+
 class Cpu(NamedTuple):
     """What a rank used after the warm-up. own: CPU seconds of all threads. waited: seconds for
     which the main thread could run and had no core."""
@@ -161,15 +179,15 @@ class Rank:
     number of exchanges outside of gradients. updated, local: number of variables that the optimizer
     changes, and of those that are registered as local. unexchanged: names of variables that are
     changed, not local, and never exchanged. batches: a digest of the first sample of each. weights:
-    [] if it did not end as Python does. interpreter: the path of its Python. code: None if it
-    cannot be read. launched: its number and the number of ranks by the launcher; None without one.
-    connected: hvd.size(), or 0 if it has not called hvd.init. epoch: batches of the longest data
-    set of a known length; 0 without one. waits: if no step had ended for some time, the exchange
-    that it was in, "" for none, the seconds since a step ended, and the line of the script; else
-    None. process_sets: ranks of those that it exchanges with, unless these are all. places: where
-    the script was between steps, and places_after: after its last step, with seconds. versions: by
-    package. settings: variables that may change its speed, and the settings of TensorFlow's threads
-    and of XLA."""
+    [] if it did not end as Python does. interpreter: the path of its Python. pauses: in which it
+    did not run. code: None if it cannot be read. launched: its number and the number of ranks by
+    the launcher; None without one. connected: hvd.size(), or 0 if it has not called hvd.init.
+    epoch: batches of the longest data set of a known length; 0 without one. waits: if no step had
+    ended for some time, the exchange that it was in, "" for none, the seconds since a step ended,
+    and the line of the script; else None. process_sets: ranks of those that it exchanges with,
+    unless these are all. places: where the script was between steps, and places_after: after its
+    last step, with seconds. versions: by package. settings: variables that may change its speed,
+    and the settings of TensorFlow's threads and of XLA."""
 
     format: int
     rank: Count
@@ -193,6 +211,7 @@ class Rank:
     weights: tuple[Weights, ...]
     interpreter: str = ""
     code: Code | None = None
+    pauses: tuple[Pause, ...] = ()
     launched: tuple[int, int] | None = None
     connected: int | None = None
     epoch: int = 0

@@ -26,13 +26,14 @@ mean step. How long the GPU needs is known from steps that began when it was idl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import exp, inf
 from statistics import correlation, fmean, median
 
 from hvdperf.explain.time_breakdown import standing_out, straggler
 from hvdperf.plan.arms import Term
+from hvdperf.script.pauses import Stop, paused_steps, stop_of
 from hvdperf.script.recorded import Rank, Row, Steps
 from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST, OF_LOOP
 
@@ -159,16 +160,18 @@ class Gpu:
 class Parts:
     """Where the time of a training goes. by_rank: of usual steps, in the order of ranks. steps:
     number of usual steps that all ranks kept. slower: None if no rank is. tail: the other steps;
-    None if there are none. rarely: whether the ranks exchange in some of the steps only, after
-    several backward passes. gpu: of the slowest rank; None if each step waits for its GPU.
-    is_starved: whether the producer of the batches sets the pace, so that nothing else makes steps
-    shorter. others: seconds of a usual step by other function, the longest first. in_loop: whether
-    the training step is no function."""
+    None if there are none. stop: a rank that did not run for a while; the steps in which it did not
+    are neither usual nor in the tail. rarely: whether the ranks exchange in some of the steps
+    only, after several backward passes. gpu: of the
+    slowest rank; None if each step waits for its GPU. is_starved: whether the producer of the
+    batches sets the pace, so that nothing else makes steps shorter. others: seconds of a usual step
+    by other function, the longest first. in_loop: whether the training step is no function."""
 
     by_rank: Sequence[OfRank]
     steps: int
     slower: Slower | None
     tail: Tail | None
+    stop: Stop | None = None
     rarely: bool = False
     gpu: Gpu | None = None
     is_starved: bool = False
@@ -198,8 +201,8 @@ class Parts:
 
     def share_of(self, seconds: float) -> float:
         """Return the share of the time that so many seconds of each usual step are."""
-        slow = self.tail.share if self.tail is not None else 0.0
-        return max(1 - slow, 0.0) * seconds / self.period
+        beyond = [each.share for each in (self.tail, self.stop) if each is not None]
+        return max(1 - sum(beyond), 0.0) * seconds / self.period
 
 
 def parts_of(ranks: Sequence[Rank]) -> Parts | None:
@@ -210,10 +213,11 @@ def parts_of(ranks: Sequence[Rank]) -> Parts | None:
     if len(trained) < len(ranks) or any(steps.alone == () for steps in trained):
         return None
     rows = [{row.number: row for row in each.rows if row.number > FIRST} for each in trained]
-    slow = [_slow(steps) for steps in trained]
+    paused = paused_steps(ranks)
+    slow = [_slow(steps, paused) for steps in trained]
     common = [
         number
-        for number in sorted(set.intersection(*map(set, rows)))
+        for number in sorted(set.intersection(*map(set, rows)) - paused)
         if all(row[number].period <= each.above for row, each in zip(rows, slow, strict=True))
     ]
     if not common:
@@ -251,7 +255,8 @@ def parts_of(ranks: Sequence[Rank]) -> Parts | None:
         by_rank,
         len(common),
         _slower(by_rank, table),
-        _tail(ranks, by_rank, slow),
+        _tail(ranks, by_rank, slow, paused),
+        stop_of(ranks),
         rarely,
         max(map(_gpu, behind), key=lambda each: each.done, default=None),
         _is_starved(last),
@@ -406,9 +411,9 @@ def _exchanges_rarely(rows: Sequence[Row]) -> bool:
     return min(with_exchange, len(rows) - with_exchange) > _SOME * len(rows)
 
 
-def _slow(steps: Steps) -> _Slow:
-    """Return the slow steps of a rank. A step that exchanges what several have computed may take
-    longer than these."""
+def _slow(steps: Steps, paused: Set[int]) -> _Slow:
+    """Return the slow steps of a rank, without those in which a rank did not run. A step that
+    exchanges what several have computed may take longer than these."""
     if not steps.are_told_apart:
         return _Slow(inf, 0, 0.0)
     usual = steps.percentile(0.5)
@@ -417,11 +422,16 @@ def _slow(steps: Steps) -> _Slow:
     above = SLOW * usual
     seconds = [(exp(place * BIN), count) for place, count in steps.bins]
     beyond = [(each - usual, count) for each, count in seconds if each > above]
-    lost = sum(each * count for each, count in beyond)
-    return _Slow(above, sum(count for _, count in beyond), lost / steps.sums)
+    apart = [each.row.period for each in steps.slowest if each.row.number in paused]
+    beyond += [(usual - period, -1) for period in apart if period > above]
+    count = max(sum(number for _, number in beyond), 0)
+    lost = sum(each * abs(number) for each, number in beyond) if count else 0.0
+    return _Slow(above, count, max(lost, 0.0) / steps.sums)
 
 
-def _tail(ranks: Sequence[Rank], by_rank: Sequence[OfRank], slow: Sequence[_Slow]) -> Tail | None:
+def _tail(
+    ranks: Sequence[Rank], by_rank: Sequence[OfRank], slow: Sequence[_Slow], paused: Set[int]
+) -> Tail | None:
     """Return the slow steps of the rank that lost most time in them; None if there are none."""
     rank, worst = max(zip(ranks, slow, strict=True), key=lambda each: each[1].share)
     assert rank.steps is not None
@@ -435,7 +445,7 @@ def _tail(ranks: Sequence[Rank], by_rank: Sequence[OfRank], slow: Sequence[_Slow
             _beyond(each.row.number, ranks, by_rank),
         )
         for each in slowest
-        if each.row.period > worst.above
+        if each.row.period > worst.above and each.row.number not in paused
     ]
     if not worst.count or not steps:
         return None

@@ -225,8 +225,9 @@ def _table(training: Training) -> Iterator[str]:
         cells = (f"{_MS * each.terms.get(term, 0.0):z.2f}" for each in few)
         yield table.row(term.value, *cells, f"{100 * parts.share(term):z.0f} %")
     yield table.row("total", *(f"{_MS * each.period:.2f}" for each in few), "")
-    if parts.tail is not None:
-        yield table.row("slow steps", *[""] * len(few), f"{100 * parts.tail.share:.0f} %")
+    for name, beyond in (("slow steps", parts.tail), ("not running", parts.stop)):
+        if beyond is not None:
+            yield table.row(name, *[""] * len(few), f"{100 * beyond.share:.0f} %")
 
 
 def unexplained(training: Training) -> Iterator[str]:
@@ -286,7 +287,8 @@ def exchanged(training: Training) -> Iterator[str]:
 
 
 def resources(training: Training) -> Iterator[str]:
-    """Yield the memory and the cores of ranks, and whether they waited for either."""
+    """Yield the memory and the cores of ranks, and whether they waited for either, or did not run
+    for a while."""
     peaks = [rank.peak_memory / 1e9 for rank in training.ranks]
     yield f"peak memory per rank: {min(peaks):.2f} to {max(peaks):.2f} GB"
     for rank in training.ranks:
@@ -299,6 +301,8 @@ def resources(training: Training) -> Iterator[str]:
             )
     used = [rank.cpu for rank in training.ranks if rank.cpu is not None]
     told = "; ".join(limits.cores_told(training.ranks))
+    if training.parts is not None and training.parts.stop is not None:
+        yield limits.stop_told(training.parts.stop)
     delayed = max((each.delayed for each in used), default=0.0)
     if delayed > limits.LEAST_DELAY:
         told = told or "more threads than cores, or a CPU limit of its container"

@@ -8,6 +8,7 @@ import math
 import os
 import shlex
 import socket
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass

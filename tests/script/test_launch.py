@@ -68,7 +68,7 @@ def series_of(rank: Rank, name: str) -> Steps:
 
 
 def test_a_slow_rank_is_named_and_so_are_ranks_that_wait_for_each_other(tmp_path: Path) -> None:
-    options = ("--slow", "0.06", "--steps", "60", "--stall-at", "50")
+    options = ("--slow", "0.06", "--steps", "60", "--stop", "2", "--stall-at", "50")
     # Beside other tests, a rank may take several seconds to trace its first step.
     environment = {**ENVIRONMENT, "HOROVOD_STALL_CHECK_TIME_SECONDS": "10"}
     with subprocess.Popen(
@@ -101,6 +101,9 @@ def test_a_slow_rank_is_named_and_so_are_ranks_that_wait_for_each_other(tmp_path
     assert (parts.slower.rank, parts.slower.term) == (1, Term.COMPUTE)
     assert parts.by_rank[1].terms[Term.COMPUTE] > 0.06
     assert max(abs(each.residual) / each.period for each in parts.by_rank) < 0.02
+    assert parts.stop is not None
+    assert (parts.stop.rank, parts.stop.count, parts.stop.is_starved) == (1, 1, False)
+    assert parts.stop.seconds == pytest.approx(2, abs=0.5)
     assert [len(group.ranks) for group in groups_of(ranks)] in ([2], [1, 1])
     (written,) = (tmp_path / "report").glob("*.html")
     assert f"report: report/{written.name}\n" in text

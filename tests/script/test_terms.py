@@ -15,7 +15,8 @@ from hvdperf.plan.arms import Term
 from hvdperf.script.checks import problems
 from hvdperf.script.launch import Command, Figure, Run
 from hvdperf.script.limits import Limit, faults_of, groups_of, limit_of
-from hvdperf.script.recorded import Cores, Cpu, Rank, Row, Slow, Steps
+from hvdperf.script.pauses import paused_steps, stop_of
+from hvdperf.script.recorded import Cores, Cpu, Pause, Rank, Row, Slow, Steps
 from hvdperf.script.terms import TERMS, Parts, parts_of
 from hvdperf.script.training import lines, training_of
 from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST, OF_LOOP
@@ -404,6 +405,53 @@ def test_what_disturbs_comes_after_the_scripts_own_fault_unless_it_is_far_worse(
 
 
 # Cores ------------------------------------------------------------------------------------------
+
+# Of a process whose threads begin to wait 3000 times a second.
+USUAL = 3000.0
+AT, LONG = 50, 6.0
+
+
+def with_pause(cpu: float, delayed: float, switches: float) -> list[Rank]:
+    """Return ranks of which the last one needs LONG seconds more for its step number AT, with what
+    its process did meanwhile."""
+    late = [[LONG if number == AT else BETWEEN, *SAME[1:]] for number in range(200)]
+    first, second = made([[SAME] * 200, late])
+    row = second.series[0].rows[AT]
+    pause = Pause(row.before, row.before + LONG, cpu, delayed, switches, USUAL)
+    return [first, replace(second, pauses=(pause,))]
+
+
+def test_a_rank_that_was_stopped_is_told_and_its_step_is_no_slow_step() -> None:
+    ranks = with_pause(0.05, 0.01, 150)
+    assert paused_steps(ranks) == {AT}
+    parts = known(ranks)
+    assert parts.stop is not None
+    assert (parts.stop.rank, parts.stop.count, parts.stop.is_starved) == (1, 1, False)
+    assert parts.stop.seconds == pytest.approx(LONG)
+    assert parts.tail is None
+    limit = limit_of(parts, [], ranks)
+    assert limit.told.startswith("rank 1 did not run")
+    assert parts.by_rank[1].terms[Term.BETWEEN] == pytest.approx(BETWEEN)
+    assert "SIGSTOP" in told(ranks)
+    outside = Pause(10.0, 16.0, 0.0, 0.0, 0.0, USUAL)
+    assert stop_of(changed(ranks, pauses=(outside,))) is None
+    starved = stop_of(with_pause(0.05, 5.5, 150))
+    assert starved is not None
+    assert starved.is_starved
+
+
+@pytest.mark.parametrize(
+    ("cpu", "switches"),
+    [(LONG, 150), (0.1, 1000 * LONG)],
+    ids=["it computes", "it waits for a disk, and Horovod's thread runs"],
+)
+def test_own_work_that_keeps_the_interpreter_is_no_stop(cpu: float, switches: float) -> None:
+    ranks = with_pause(cpu, 0.0, switches)
+    assert paused_steps(ranks) == set()
+    parts = known(ranks)
+    assert parts.stop is None
+    assert parts.tail is not None
+    assert (parts.tail.rank, parts.tail.term) == (1, Term.BETWEEN)
 
 
 def using(ranks: list[Rank], cores: tuple[int, ...], busy: float, delayed: float) -> list[Rank]:

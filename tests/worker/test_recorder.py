@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -1163,7 +1164,7 @@ def test_the_recorder_is_installed_once(world: World) -> None:
     assert state.marks["process"] < BEGIN == state.marks["python"]
 
 
-# Cores -------------------------------------------------------------------------------------------
+# Cores and pauses --------------------------------------------------------------------------------
 
 
 def test_the_use_of_cores_is_that_after_the_warm_up(world: World) -> None:
@@ -1243,6 +1244,39 @@ def test_a_quota_and_what_it_withholds_are_known(
     monkeypatch.setattr(recorder, "open", read, raising=False)
     assert recorder._quota() == pytest.approx(found)
     assert recorder._delayed() == 0.0, "this kernel does not say how long threads waited"
+
+
+def test_a_pause_is_a_beat_that_comes_more_than_a_second_late(world: World) -> None:
+    lasting = iter([1.05, 0.05, 0.08, 1.0, 1.06, 0.05, 3.0])
+    state = recorder._state
+    clock = [0.0]
+
+    class Ending:
+        def wait(self, seconds: float) -> bool:
+            assert seconds == 0.05
+            lasted = next(lasting, None)
+            if lasted is None:
+                return True
+            clock[0] += lasted
+            world.at += lasted
+            return False
+
+    def usage(_: Any) -> Any:
+        elapsed = clock[0]
+        return SimpleNamespace(
+            ru_utime=elapsed / 4, ru_stime=elapsed / 4, ru_nvcsw=round(100 * elapsed), ru_maxrss=1
+        )
+
+    state.ending = Ending()
+    world.patch.setattr(time, "clock_gettime", lambda _: clock[0])
+    world.patch.setattr("resource.getrusage", usage)
+    world.patch.setattr(recorder, "_delayed", lambda _=None: clock[0] / 10)
+    recorder._guarded("pauses", recorder._beat)
+    assert not state.beating.locked()
+    assert state.missing == []
+    first, second = state.pauses
+    assert first == pytest.approx([BEGIN + 2.18, BEGIN + 3.24, 0.53, 0.106, 106, 100], abs=0.01)
+    assert second[1] - second[0] == pytest.approx(3.0)
 
 
 # The real ones -----------------------------------------------------------------------------------

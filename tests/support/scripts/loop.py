@@ -5,6 +5,7 @@ Options plant what a rank or all ranks do besides, or leave out.
 
 import argparse
 import os
+import subprocess
 import time
 
 import horovod.tensorflow as hvd
@@ -15,6 +16,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=60)
 parser.add_argument("--slow", type=float, default=0.0)
 parser.add_argument("--save", type=float, default=0.0)
+parser.add_argument("--stop", type=float, default=0.0)
 parser.add_argument("--fail-at", type=int, default=-1)
 parser.add_argument("--leave", type=int, default=0)
 parser.add_argument("--stall-at", type=int, default=-1)
@@ -74,6 +76,9 @@ for number in range(options.steps):
     traced(*next(data))
     if options.save and number % 20 == 19 and rank == 0:
         time.sleep(options.save)
+    if options.stop and number == options.steps // 2 and rank == 1:
+        code = f"kill -STOP $PPID; sleep {options.stop}; kill -CONT $PPID"
+        subprocess.Popen(["sh", "-c", code])
     if number == options.stall_at and rank == 0:
         hvd.allreduce(tf.constant(1.0), name="logged")
     if number == options.fail_at:

@@ -46,8 +46,8 @@ BIN = 0.01
 WRITE_S, LEAST_S = 30.0, 1.0
 # Of a short run it is written whenever it has become so much longer.
 EARLY = 0.2
-# Seconds from one beat of a thread of ours to the next.
-BEAT_S = 0.05
+# Seconds from one beat of a thread of ours to the next, and how late one is if nothing ran then.
+BEAT_S, LATE_S = 0.05, 1.0
 # Operations of a graph that exchange.
 EXCHANGES = ("HorovodAllreduce", "HorovodGroupedAllreduce", "HorovodAllgather")
 # Functions of Horovod that add up over ranks, and those that give all ranks the values of one.
@@ -82,7 +82,7 @@ TENSORS, VALUES = 8, 512
 QUIET_S = 2.0
 # What is written of `State` as it is.
 WRITTEN = (
-    *("rank", "pid", "marks", "events", "missing", "exchanged", "batches", "epoch"),
+    *("rank", "pid", "marks", "events", "missing", "pauses", "exchanged", "batches", "epoch"),
     *("places", "size", "connected", "launched"),
 )
 # What launchers call the number of a rank, and of how many. A batch script of Slurm has these of
@@ -252,6 +252,7 @@ class State:
         self.marks: dict[str, float] = {}
         self.events: list[Any] = []
         self.missing: list[str] = []
+        self.pauses: list[Any] = []
         self.place, self.code = os.getcwd(), None
         # Its file, which Python forgets when it has run to its end.
         self.script: Any = None
@@ -529,13 +530,33 @@ def _used_since(before: Any) -> Any:
 
 
 def _beat() -> None:
-    """Note where the script is, and whether its steps still end, from a thread that only sleeps."""
+    """Note when this process did not run: a thread that only sleeps woke up too late. What was done
+    in the meantime tells a process that was stopped from one that had no core, and from one whose
+    main thread did not give the interpreter away."""
     with _state.beating:
-        before = now()
+        before = _readings()
+        usual = 0.0
         while not _state.ending.wait(BEAT_S):
-            before, lasted = now(), now() - before
+            after = _readings()
+            lasted, *used = map(operator.sub, after, before)
+            if lasted > BEAT_S + LATE_S and len(_state.pauses) < EVENTS:
+                end = now()
+                _state.pauses.append([end - lasted, end, *used, usual])
+            elif lasted < 2 * BEAT_S:
+                usual = used[2] / lasted
+            before = after
             _guarded("a stall", _write_if_quiet)
             _guarded("the script's place", _note_place, lasted)
+
+
+def _readings() -> Any:
+    """Return a clock that nobody sets and that does not stop when the machine is suspended, this
+    process's CPU time, the seconds for which this thread had no core, and how often threads of the
+    process began to wait."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    clock = time.clock_gettime(time.CLOCK_BOOTTIME)
+    delayed = _delayed(threading.get_native_id())
+    return clock, used.ru_utime + used.ru_stime, delayed, used.ru_nvcsw
 
 
 def _collecting(phase: Any, _: Any) -> None:
@@ -630,7 +651,7 @@ def _initialised(rank: Any, size: Any) -> None:
         gc.callbacks.append(_collecting)
         _around(os, "_exit")(_leave)
         # Not one of threading, whose threads the script may count or join.
-        _thread.start_new_thread(_guarded, ("beats", _beat))
+        _thread.start_new_thread(_guarded, ("pauses", _beat))
         # A forked process of multiprocessing ends without atexit.
         processes = sys.modules.get("multiprocessing.util")
         if processes is not None:
