@@ -3,13 +3,11 @@ which thresholds count or could be proposed."""
 
 from __future__ import annotations
 
-import math
 import os
-import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,24 +23,8 @@ from hvdperf.models.registry import NETWORKS
 from hvdperf.plan.options import SHORT, Options
 from hvdperf.plan.profile import PROFILES, load_profile
 from hvdperf.plan.questions import FAULT_CASES, Fault
-from hvdperf.plan.thresholds import WITHOUT_THRESHOLD, load_thresholds
 from hvdperf.records.archive import read_session
 from hvdperf.session import control, ending, proposals
-
-
-@dataclass(frozen=True)
-class OfASession:
-    """Options that are handed on to pytest.
-
-    the session, as for pytest perf/
-        --profile NAME: Take the cases of this profile. Default: default.
-        --models A,B: Take these networks. Default: those of the profile.
-        --np N: Take N slots. Default: all GPUs, or else all cores.
-    """
-
-    profile: str | None = None
-    models: str | None = None
-    np: str | None = None
 
 
 def propose_thresholds(*sessions: Path, out: Path | None = None) -> int:
@@ -66,34 +48,18 @@ def propose_thresholds(*sessions: Path, out: Path | None = None) -> int:
     return 0
 
 
-def check_thresholds(*sessions: Path, of_session: OfASession, thresholds: str | None = None) -> int:
-    """Show which thresholds file applies to this machine, and which cases of a profile have no
-    limit. With sessions: also how many false FAILs a year the limits cause, given the noise of
-    these sessions. Exit status: 1 if a case has no limit, or if more than one false FAIL a year is
-    expected.
+def check_thresholds(*sessions: Path, thresholds: Path | None = None) -> int:
+    """Show how many false FAILs a year the limits of a thresholds file cause, given the noise of
+    sessions of an unchanged build. Exit status: 1 if more than one false FAIL a year is expected.
 
-    [SESSION ...]: Estimate the noise from these sessions of an unchanged build. Default: none.
-
-    the session, as for pytest perf/
-        --thresholds FILE: Check this file. Default: that of machines like this one.
+    SESSION ...: Estimate the noise from these sessions, directories under results/runs.
+    --thresholds FILE: Check this file. Default: that of machines like theirs.
     """
-    options = given(**asdict(of_session))
-    if sessions:
-        if options:
-            raise UserError(f"{options[0]}: the cases are those of the sessions; leave it out")
-        archives = [read_session(directory) for directory in sessions]
-        of_year, lines = proposals.checked(archives, Path(thresholds) if thresholds else None)
-        for line in lines:
-            print("\n".join(columns.wrapped(line)))
-        return 0 if of_year <= proposals.MOST_A_YEAR else 1
-    planned = dry_run([*options, *given(thresholds=thresholds)])
-    print("\n".join(columns.wrapped(f"thresholds: {planned.thresholds}")))
-    if planned.without_threshold:
-        missing = ", ".join(planned.without_threshold)
-        print("\n".join(columns.wrapped(f"{WITHOUT_THRESHOLD}: {missing}")))
-        return 1
-    print("every case has a threshold")
-    return 0
+    archives = [read_session(directory) for directory in sessions]
+    of_year, lines = proposals.checked(archives, thresholds)
+    for line in lines:
+        print("\n".join(columns.wrapped(line)))
+    return 0 if of_year <= proposals.MOST_A_YEAR else 1
 
 
 def given(**values: str | None) -> list[str]:
@@ -110,48 +76,6 @@ def from_here(name: str, value: str) -> str:
     a path only if it ends with .toml; else a directory beside could be taken for it."""
     is_path = value.endswith(".toml") if name == "profile" else os.path.exists(value)
     return os.path.abspath(value) if is_path else value
-
-
-def diff_thresholds(old_file: Path, new_file: Path) -> int:
-    """Show which limits a new file tightens or loosens.
-
-    OLD: The old file, such as ci/thresholds/gpu-a100.toml.
-    NEW: The new file.
-    """
-    old, new = (
-        {"/".join(line.pattern): line.rule for line in load_thresholds(path).lines}
-        for path in (old_file, new_file)
-    )
-    table = columns.Columns(("pattern", -44), ("old", 14), ("new", 14), (" ", 0))
-    rows = [
-        (name, old.get(name), new.get(name))
-        for name in dict.fromkeys((*old, *new))
-        if old.get(name) != new.get(name)
-    ]
-    if not rows:
-        print("the same thresholds")
-        return 0
-    print(table.header)
-    for name, before, after in rows:
-        told = (str(rule) if rule is not None else "-" for rule in (before, after))
-        print(table.row(name, *told, f" {_direction(before, after)}"))
-    return 0
-
-
-def _direction(old: verdict.Rule | None, new: verdict.Rule | None) -> str:
-    """Return whether the new rule asks for more than the old one."""
-    if old is None or new is None:
-        return "new" if old is None else "removed"
-    if type(old) is not type(new):
-        return "changed"
-    tighter = _strictness(new) > _strictness(old)
-    return "tighter" if tighter else "looser"
-
-
-def _strictness(rule: verdict.Rule) -> float:
-    if isinstance(rule, verdict.Band):
-        return -math.log(rule.high / rule.low)
-    return -rule.at_most if isinstance(rule, verdict.Ceiling) else rule.pass_from
 
 
 def list_networks() -> int:
@@ -186,13 +110,6 @@ def list_faults() -> int:
     for name, case in FAULT_CASES.items():
         print(f"  {name:<8} {case.fault or 'no fault'}: {case.verdict.value}")
     return 0
-
-
-def list_cases(of_session: OfASession) -> int:
-    """List the cases that `pytest perf/` would measure."""
-    options = given(**asdict(of_session))
-    command = [sys.executable, "-m", "pytest", *paths.cases(), "--collect-only", "-q", *options]
-    return subprocess.run(command, cwd=paths.ROOT, check=False).returncode
 
 
 # The environment variable that names the file to which a dry run writes a record.
@@ -402,19 +319,18 @@ def check_of_pair(judgement: verdict.Judgement) -> Check:
 
 COMMANDS: Mapping[str, cli.Command] = {
     "list": cli.Group(
-        "List networks, profiles, cases or faults.",
+        "List networks, profiles or faults.",
         "WHAT",
         {
             "networks": list_networks,
             "profiles": list_profiles,
             "faults": list_faults,
-            "cases": list_cases,
         },
     ),
     "thresholds": cli.Group(
         "Get limits for your own machine from its sessions.",
         "TASK",
-        {"propose": propose_thresholds, "check": check_thresholds, "diff": diff_thresholds},
+        {"propose": propose_thresholds, "check": check_thresholds},
     ),
     "doctor": doctor,
 }

@@ -12,26 +12,20 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
-from hvdperf.session.commands import check_of_pair, check_of_scripts, dry_run
+from hvdperf.session.commands import check_of_pair, check_of_scripts, dry_run, given
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Judgement, Verdict
 from tests.support.stores import STACK
-from tests.support.warm import hvdperf
-from tests.support.whole_sessions import BIN, PROFILE, command, completed, documents
+from tests.support.whole_sessions import BIN, command, completed, documents
 
 
-def thresholds(*words: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    return hvdperf("thresholds", *words, cwd=cwd)
-
-
-def test_a_profile_is_found_in_the_users_directory(tmp_path):
-    (tmp_path / "mine.toml").write_text(PROFILE)
-    done = hvdperf("list", "cases", "--profile=mine.toml", "--np=1", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    cases = [line for line in done.stdout.splitlines() if "::" in line]
-    assert cases
-    assert all("alexnet_s" in line for line in cases)
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.toml"]
+def test_a_profile_is_a_file_of_the_users_directory_if_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "smoke").mkdir()
+    assert given(profile="mine.toml") == [f"--profile={tmp_path / 'mine.toml'}"]
+    assert given(profile="smoke", data_dir=None) == ["--profile=smoke"]
 
 
 def test_pytest_leaves_nothing_where_it_is_typed(tmp_path):
@@ -43,50 +37,8 @@ def test_pytest_leaves_nothing_where_it_is_typed(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_list_of_cases_ends_as_pytest_does(tmp_path):
-    done = hvdperf("list", "cases", "--profile=mine.toml", cwd=tmp_path)
-    assert done.returncode == 4
-    assert f"ERROR: {tmp_path / 'mine.toml'}: cannot be read: No such file" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 HEAD = 'label = "mine"\n[match]\ndevice = "cpu"\n[thresholds]\n'
 ONLY_WEAK_SCALING = HEAD + '"weak_scaling/*/np*/*" = 0.5\n'
-
-
-def test_cases_without_a_threshold_are_named(tmp_path):
-    (tmp_path / "mine.toml").write_text(ONLY_WEAK_SCALING)
-    asked = "--profile=smoke", "--models=vgg_16_s", "--np=2"
-    done = thresholds("check", *asked, "--thresholds=mine.toml", cwd=tmp_path)
-    assert done.returncode == 1, done.stderr
-    assert "thresholds: mine.toml: mine" in done.stdout
-    told = " ".join(done.stdout.split())
-    assert "cases without a threshold: parity[vgg_16_s-np2], strong_scaling[vgg_16_s" in told
-    whole = thresholds("check", *asked, cwd=tmp_path)
-    assert (whole.returncode, whole.stdout.splitlines()[-1]) == (0, "every case has a threshold")
-
-
-def test_a_diff_says_what_is_tightened_and_what_is_loosened(tmp_path):
-    old = '"parity/*/np*/*" = [0.8, 1.25]\n"aa/*/np*/*" = [0.9, 1.1]\n'
-    new = '"weak_scaling/*/np*/*" = 0.6\n"parity/*/np*/*" = [0.7, 1.4]\n"memory/*/np*/*" = 1.02\n'
-    (tmp_path / "old.toml").write_text(ONLY_WEAK_SCALING + old)
-    (tmp_path / "new.toml").write_text(HEAD + new)
-    done = thresholds("diff", "old.toml", "new.toml", cwd=tmp_path)
-    words = {line.split()[0]: line.split()[-1] for line in done.stdout.splitlines()[1:]}
-    assert words == {
-        "weak_scaling/*/np*/*": "tighter",
-        "parity/*/np*/*": "looser",
-        "aa/*/np*/*": "removed",
-        "memory/*/np*/*": "new",
-    }
-    same = thresholds("diff", "old.toml", "old.toml", cwd=tmp_path)
-    assert same.stdout == "the same thresholds\n"
-
-
-def test_a_directory_is_not_taken_for_a_profile_of_its_name(tmp_path):
-    (tmp_path / "smoke").mkdir()
-    done = thresholds("check", "--profile=smoke", "--np=2", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
 
 
 def test_a_plan_without_room_for_temporary_files_is_refused(monkeypatch):

@@ -33,9 +33,9 @@ from hvdperf.session.proposals import (
     scatter,
 )
 from hvdperf.verdict import Band, Ceiling, Floor, Rule, SpeedFloor, Verdict, judge
-from tests.session.test_commands import thresholds
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session
+from tests.support.warm import hvdperf
 
 ENOUGH = 8
 WEAK, STRONG, PARITY = (
@@ -78,7 +78,7 @@ def sessions_of(runs: Path, *comparisons: Comparison) -> list[Path]:
 def test_what_was_measured_passes_what_is_proposed(tmp_path: Path) -> None:
     sessions = sessions_of(tmp_path, WEAK, FP16)
     path = tmp_path / "mine.toml"
-    done = thresholds("propose", *sessions, "--out", path)
+    done = hvdperf("thresholds", "propose", *sessions, "--out", path)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
     proposed = load_thresholds(path)
     assert all(proposed.rule(threshold_case(each, nodes=1)) for each in (WEAK, FP16))
@@ -88,15 +88,13 @@ def test_what_was_measured_passes_what_is_proposed(tmp_path: Path) -> None:
         rule = proposed.rule(threshold_case(questions.throughput(WORKLOAD, size), nodes=1))
         assert isinstance(rule, SpeedFloor)
         assert 500 < rule.pass_from < 2000
-    again = thresholds("propose", *sessions, "--out", path)
+    again = hvdperf("thresholds", "propose", *sessions, "--out", path)
     assert (again.returncode, "already exists" in again.stderr) == (2, True)
-    assert thresholds("propose", *sessions).stdout == path.read_text()
+    assert hvdperf("thresholds", "propose", *sessions).stdout == path.read_text()
 
-    held = thresholds("check", *sessions, f"--thresholds={path}")
+    held = hvdperf("thresholds", "check", *sessions, f"--thresholds={path}")
     assert (held.returncode, held.stderr) == (0, "")
     assert "false FAILs expected in a year" in held.stdout
-    both = thresholds("check", *sessions, "--profile=smoke")
-    assert (both.returncode, "leave it out" in both.stderr) == (2, True)
 
 
 def test_limits_that_mean_more_than_one_are_told_with_the_cases(tmp_path: Path) -> None:
@@ -106,7 +104,7 @@ def test_limits_that_mean_more_than_one_are_told_with_the_cases(tmp_path: Path) 
     path.write_text(
         f'label = "narrow"\n[match]\ndevice = "cpu"\n[thresholds]\n"weak_scaling/{key}" = 0.91\n'
     )
-    done = thresholds("check", *sessions, f"--thresholds={path}")
+    done = hvdperf("thresholds", "check", *sessions, f"--thresholds={path}")
     assert (done.returncode, done.stderr) == (1, "")
     told = " ".join(done.stdout.split())
     assert f"most of them of weak_scaling/{key} (" in told
@@ -162,7 +160,8 @@ def test_what_tells_nothing_of_an_unchanged_machine_is_refused(tmp_path: Path) -
     path.write_text(json.dumps(document))
     with pytest.raises(UserError, match="cpu_model differ"):
         proposal([read_session(sound), read_session(faulty)])
-    assert thresholds("propose", "nowhere").stderr.startswith("nowhere: No such file")
+    refused = hvdperf("thresholds", "propose", "nowhere")
+    assert refused.stderr.startswith("nowhere: No such file")
 
 
 @pytest.mark.parametrize(
