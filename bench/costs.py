@@ -14,7 +14,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from hvdperf import cli
 from hvdperf.launch.arm_launcher import ArmLauncher, dispose, make_arm_launcher
 from hvdperf.launch.live_launch import LiveLaunch
 from hvdperf.machine.host import local_machine
@@ -36,15 +35,12 @@ STEPS = 20
 Turn = Callable[[], float]
 
 
-def costs(*parts: str, models: str = "resnet_50_s", np: tuple[int, ...] = ()) -> int:
+def costs(*, models: str = "resnet_50_s", np: tuple[int, ...] = ()) -> int:
     """Measure the suite's own cost on this machine.
 
-    [PART ...]: Measure these parts, of {NAMES}. Default: all.
     --models A,B: Measure with these networks.
     --np N: Measure with N ranks. The option may be repeated. Default: 1, and as many as fit.
     """
-    for part in parts:
-        cli.read("", str, PARTS, part)
     # On SIGTERM, too, `finally` ends everything that was started.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     machine = local_machine()
@@ -53,32 +49,14 @@ def costs(*parts: str, models: str = "resnet_50_s", np: tuple[int, ...] = ()) ->
     stack = probe(sys.executable, CACHE)
     sizes = np or sorted({1, session_plan.world_sizes[-1]})
     arms = [Arm(w, Strategy.HOROVOD, size) for w in session_plan.workloads for size in sizes]
-    measures = [PARTS[part] for part in parts or PARTS]
-    print(f"{machine.description}; about {len(measures) * len(arms)} min", flush=True)
+    print(f"{machine.description}; about {len(arms)} min", flush=True)
     arm_launcher = make_arm_launcher(session_plan, {"": stack}, None)
     try:
         for arm in arms:
-            for measure in measures:
-                print("\n".join(measure(arm_launcher, arm)), flush=True)
+            print("\n".join(overhead(arm_launcher, arm)), flush=True)
     finally:
         dispose(arm_launcher)
     return 0
-
-
-def timestamps(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
-    """Measure ln(speed of a run with timestamps / of one without), which is the cost of a time
-    breakdown. The two take turns in the same processes."""
-
-    def seconds(group: LiveLaunch, with_timestamps: bool) -> float:
-        order: dict[str, Any] = {"steps": 40, "validate": False, "with_timestamps": with_timestamps}
-        return slowest(group.ask("run", arm_launcher.order_deadline_s, **order))
-
-    logs = []
-    for launch in range(LAUNCHES):
-        with started(arm_launcher, arm) as group:
-            sides = partial(seconds, group, True), partial(seconds, group, False)
-            logs.append(alternated(*sides, launch, 12))
-    return report(f"{arm.name}: throughput of a run with timestamps / of one without", logs)
 
 
 def overhead(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
@@ -103,10 +81,6 @@ def overhead(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
             with bare_loop(interpreter, arguments, cores) as bare:
                 logs.append(alternated(partial(block, group), bare, launch, 20))
     return report(f"{arm.name}: throughput under the suite / bare Horovod loop", logs)
-
-
-PARTS = {part.__name__: part for part in (timestamps, overhead)}
-NAMES = ", ".join(PARTS)
 
 
 # Two sides that take turns ---------------------------------------------------------------------

@@ -15,9 +15,8 @@ from hvdperf.errors import UserError
 @pytest.mark.parametrize(
     ("command_line", "said"),
     [
-        ("costs overheads", "overheads"),
-        ("costs overhead --np two", "--np two"),
-        ("costs overhead --models vgg_99", "vgg_99"),
+        ("costs --np two", "--np two"),
+        ("costs --models vgg_99", "vgg_99"),
         ("rates gate --of many", "--of many"),
         ("rates simulation --of 1", "two or more"),
         ("rates weeks", "weeks"),
