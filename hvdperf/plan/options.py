@@ -96,8 +96,8 @@ class Options:
             list faults`). Default: none.
 
     how long
-        --budget MIN: Begin no round that would end after MIN minutes, except the first of each
-            workload. Default: that of the profile.
+        --budget MIN: Begin no round that would end after MIN minutes. The first of each workload
+            begins if any time is left. Default: that of the profile.
         --dry-run: List cases, arms, world sizes and budget, and start no ranks. Default: measure.
         --resume DIR: Continue the session of this directory, results/runs/..., where it was
             interrupted or left cases undecided. Default: begin a new session.

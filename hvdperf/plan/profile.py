@@ -109,8 +109,8 @@ class Profile:
     for each fault case (hvdperf.plan.questions.FAULT_CASES), the networks that get it. sentinels:
     networks of which only the trace is measured. workloads: files of networks, relative to the
     profile's own file. scripts: training scripts with their arguments, relative to the same.
-    budget_s: the session begins no round that would end after this many seconds, except the first
-    round of each workload and kind of work.
+    budget_s: the session begins no round that would end after this many seconds. How long the first
+    round of a workload and kind of work takes is not known, so it begins if any time is left.
     """
 
     name: str
