@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from bench import costs, limits, mutants, nights, sessions, trust, truth_table
+from bench import costs, limits, nights, sessions, trust, truth_table
 from bench.simulator import Table
 from docs.markdown import put_into
 from hvdperf import cli
@@ -56,7 +56,6 @@ COMMANDS: Mapping[str, cli.Command] = {
     "rates": rates,
     "trust": trust.add_sessions,
     "truth": truth_table.make,
-    "mutants": mutants.try_mutants,
 }
 
 

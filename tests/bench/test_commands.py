@@ -20,8 +20,6 @@ from hvdperf.errors import UserError
         ("rates gate --of many", "--of many"),
         ("rates simulation --of 1", "two or more"),
         ("rates weeks", "weeks"),
-        ("mutants hvdperf/none/", "hvdperf/none/"),
-        ("mutants --count 0", "above zero"),
         ("truth --data none", "none: there is no recording in it"),
     ],
 )
