@@ -102,7 +102,11 @@ SHARES = {
 
 
 @pytest.mark.parametrize(
-    ("compared", "setting", "verdict", "least", "most"), SHARES.values(), ids=SHARES
+    ("compared", "setting", "verdict", "least", "most"),
+    [
+        pytest.param(*row, marks=[pytest.mark.long] * (row[1].machine is CONTENDED), id=name)
+        for name, row in SHARES.items()
+    ],
 )
 def test_changes_are_found_and_rules_fail_as_documented(compared, setting, verdict, least, most):
     found = verdicts(compared, setting)

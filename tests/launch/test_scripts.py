@@ -109,7 +109,11 @@ def test_a_script_that_cannot_be_measured_is_told(
 
 @pytest.mark.parametrize(
     ("script", "arguments", "tensors"),
-    [("loop.py", "--eager", 3), ("session.py", "", 1), ("own_ways.py", "gan", 4)],
+    [
+        ("loop.py", "--eager", 3),
+        ("session.py", "", 1),
+        pytest.param("own_ways.py", "gan", 4, marks=pytest.mark.long),
+    ],
 )
 def test_steps_of_every_kind_are_blocks(
     made: Make, script: str, arguments: str, tensors: int

@@ -95,7 +95,9 @@ def group(groups: dict[str, LiveLaunch], launcher: str) -> Iterator[LiveLaunch]:
         ("mpirun", horovod(1), single()),
         ("agents", horovod(2), horovod(2)),
         ("mpirun", horovod(2, LSTM), mirrored(2, LSTM)),
-        ("mpirun", horovod(2, TRANSFORMER), mirrored(2, TRANSFORMER)),
+        pytest.param(
+            *("mpirun", horovod(2, TRANSFORMER), mirrored(2, TRANSFORMER)), marks=pytest.mark.long
+        ),
     ],
 )
 def test_every_strategy_and_launcher_trains_the_same_weights(

@@ -96,7 +96,7 @@ def test_a_run_of_so_many_steps_ends_with_a_validation_of_everything(
         # Its batches are normalised replica by replica, and the statistics averaged at the end.
         pytest.param("resnet_50_s", mirrored(2), marks=pytest.mark.long),
         # They move twice an update there, half as far.
-        ("resnet_50_s", single()),
+        pytest.param("resnet_50_s", single(), marks=pytest.mark.long),
         # It has neither batch normalisation nor dropout, so that the order of batches is all.
         ("vgg_16_s", single()),
     ],
