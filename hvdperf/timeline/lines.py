@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from statistics import median
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -332,3 +333,82 @@ def _step(values: np.ndarray, edges: Sequence[int], place: int, is_confirmed: bo
     p = _corrected(rank_test(before, after), correlation)
     size = math.exp(median(differences))
     return Step(at, last, size, low, high, is_confirmed or p < CONFIRMED)
+
+
+# Drifts ------------------------------------------------------------------------------------------
+
+# The smallest loss a night, in ln, and in total that is a drift: seasons of 2 % stay below it. The
+# fewest nights that one takes.
+LEAST_RATE, LEAST_DRIFT, SHORTEST = 0.0006, 0.03, 8
+# A drift explains a line better than steps by so much, in units of the information criterion. Steps
+# are as many as there may be.
+_BETTER, _MOST_STEPS = 2.0, 3
+
+
+class Ramp(NamedTuple):
+    """A drift: level up to the night `first`, then linear up to `last`, and level again. rate: a
+    night, in ln."""
+
+    first: int
+    last: int
+    rate: float
+
+    def shape(self, nights: np.ndarray) -> np.ndarray:
+        """Return the number of nights of the drift up to each of these nights."""
+        return np.asarray(np.clip(nights - self.first, 0, self.last - self.first))
+
+    @property
+    def change(self) -> float:
+        """Return the ratio of what is after it to what was before."""
+        return math.exp(self.rate * (self.last - self.first))
+
+
+def drift(values: np.ndarray) -> Ramp | None:
+    """Return the drift for the worse that explains a line better than steps; None without one.
+    values: ln of the figures, higher for better.
+
+    The Bayesian information criterion (Schwarz, Annals of Statistics 6, 1978) compares both: n ln
+    of the mean square of what is left, and ln n for each parameter.
+    """
+    count = len(values)
+    if count < 2 * SHORTEST:
+        return None
+
+    def criterion(left: float, parameters: int) -> float:
+        return count * math.log(max(left, 1e-12) / count) + parameters * math.log(count)
+
+    nights = np.arange(count)
+    apart = values - values.mean()
+    fits = []
+    for first in range(count - SHORTEST):
+        ends = np.arange(first + SHORTEST, count)
+        shapes = np.minimum(np.maximum(nights - first, 0), (ends - first)[:, None]).astype(float)
+        shapes -= shapes.mean(axis=1, keepdims=True)
+        products, squares = shapes @ apart, (shapes * shapes).sum(axis=1)
+        left = apart @ apart - products**2 / squares
+        # One that goes on has no last night to choose.
+        for at in {int(np.argmin(left)), len(ends) - 1}:
+            parameters = 3 if at == len(ends) - 1 else 4
+            ramp = Ramp(first, int(ends[at]), float(products[at] / squares[at]))
+            fits.append((criterion(float(left[at]), parameters), ramp))
+    best, ramp = min(fits)
+    if ramp.rate > -LEAST_RATE or ramp.change > math.exp(-LEAST_DRIFT):
+        return None
+    steps_left = enumerate(_left_by_steps(values))
+    of_steps = min(criterion(left, 2 * number + 1) for number, left in steps_left)
+    return ramp if of_steps - best > _BETTER else None
+
+
+def _left_by_steps(values: np.ndarray) -> list[float]:
+    """Return the sums of squares that the best steps leave: none, one, up to _MOST_STEPS."""
+    sums, squares = (np.concatenate(([0.0], np.cumsum(each))) for each in (values, values**2))
+    places = np.arange(len(sums))
+    counts = np.maximum(places - places[:, None], 1)
+    # Of the nights from one place to before another.
+    left = squares - squares[:, None] - (sums - sums[:, None]) ** 2 / counts
+    left[places[:, None] >= places] = math.inf
+    best, found = left[0], [float(left[0, -1])]
+    for _ in range(_MOST_STEPS):
+        best = (best[:, None] + left).min(axis=0)
+        found.append(float(best[-1]))
+    return found

@@ -113,7 +113,7 @@ def simulated_years() -> dict[str, Any]:
         ]
         series["change points"] = [*_largest(a for kind, a in amounts if kind == "change point")]
         series["gate"] = [
-            {"name": each["name"], "figure": each["change"], "is_alarm": kind == "fall"}
+            {"name": each["name"], "figure": each["change"], "is_alarm": kind != "suspect"}
             for kind, each in amounts
             if each["unit"] == GATE
         ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from itertools import accumulate
 from math import log, log1p
-from statistics import median
+from statistics import fmean, median
 
 import numpy as np
 
@@ -189,11 +189,11 @@ def bad_nodes(nights: Sequence[Night], found: Sequence[Line]) -> list[BadNode]:
     groups = _groups(nights)
     if len(groups) < 2:
         return []
-    values = [_values(line) for line in found]
+    values = [values_of(line) for line in found]
     alike = [own for line, own in zip(found, values, strict=True) if not line.verdicts]
     levels = [_levels(own) for own in values]
-    together = _together(alike)
-    named = dict.fromkeys(_worse(together, _levels(together), groups, SIGNIFICANT_OF_ALL))
+    common = together(alike)
+    named = dict.fromkeys(_worse(common, _levels(common), groups, SIGNIFICANT_OF_ALL))
     for own, level in zip(values, levels, strict=True):
         named |= dict.fromkeys(_worse(own, level, groups, SIGNIFICANT))
     told = []
@@ -206,20 +206,29 @@ def bad_nodes(nights: Sequence[Night], found: Sequence[Line]) -> list[BadNode]:
     return sorted(told, key=lambda node: node.change)
 
 
-def _values(line: Line) -> dict[int, float]:
-    """Return ln of the figures by index of the night, higher for better."""
-    sign = -1 if line.lower_is_better else 1
-    return {index: sign * log(value) for index, value in zip(line.at, line.figures, strict=True)}
+def values_of(line: Line, begin: int = 0) -> dict[int, float]:
+    """Return ln of the figures by index of the night, higher for better. begin: the first night."""
+    sign, pairs = -1 if line.lower_is_better else 1, zip(line.at, line.figures, strict=True)
+    return {index: sign * log(value) for index, value in pairs if index >= begin}
 
 
-def _together(values: Sequence[Mapping[int, float]]) -> dict[int, float]:
+def together(values: Sequence[Mapping[int, float]]) -> dict[int, float]:
     """Return the median over lines of each night's distance from the line's own median."""
     nights: dict[int, list[float]] = {}
-    for own in values:
+    for own in filter(None, values):
         level = median(own.values())
         for index, value in own.items():
             nights.setdefault(index, []).append(value - level)
     return {index: median(nights[index]) for index in sorted(nights)}
+
+
+def without_weekends(values: Mapping[int, float], nights: Sequence[Night]) -> dict[int, float]:
+    """Return the values by night without what weekends usually differ by."""
+    parts: dict[bool, list[float]] = {True: [0.0], False: [0.0]}
+    for index, level in _levels(values).items():
+        parts[nights[index].is_weekend].append(level)
+    usual = fmean(parts[True]) - fmean(parts[False])
+    return {at: value - usual * nights[at].is_weekend for at, value in values.items()}
 
 
 def _groups(nights: Sequence[Night]) -> dict[tuple[str, ...], frozenset[int]]:

@@ -8,35 +8,53 @@ are. Falls and lasting changes that began at about the same time are one finding
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import Enum
 from functools import cached_property
 from itertools import pairwise
 from math import log
+from statistics import linear_regression
 from typing import NamedTuple
 
+import numpy as np
+
 from hvdperf.records.documents import Kind
-from hvdperf.timeline.lines import Change, Standing, percent
-from hvdperf.timeline.nights.changes import UNCERTAIN, ByLine, by_line, repeat
+from hvdperf.records.outcome import Measure
+from hvdperf.timeline.lines import Change, Line, Ramp, Standing, drift, percent
+from hvdperf.timeline.nights.changes import (
+    UNCERTAIN,
+    ByLine,
+    by_line,
+    repeat,
+    together,
+    values_of,
+    without_weekends,
+)
 from hvdperf.timeline.nights.falls import (
+    MOST,
     Command,
     Fall,
     Gate,
     JudgedSpeeds,
+    What,
+    all_in_words,
     details,
     judge_speeds,
     turned,
 )
 from hvdperf.timeline.nights.gate import Gated, key_of
 from hvdperf.timeline.nights.night import Accepted, Night, accepted_until
-from hvdperf.timeline.nights.speed import FEWEST
+from hvdperf.timeline.nights.speed import ALL, FEWEST, Key, Scope
 from hvdperf.timeline.store import named
 from hvdperf.verdict import Verdict, worst
 
 # So many findings are told whole.
 MOST_TOLD = 5
+# So many nights before the first sign of a drift tell the level before it.
+BEFORE = 90
 
 
 class FindingKind(Enum):
@@ -44,6 +62,7 @@ class FindingKind(Enum):
 
     FALL = "fall"
     CHANGE = "change point"
+    DRIFT = "drift"
     SUSPECT = "suspect"
     MISSING = "missing"
 
@@ -53,7 +72,8 @@ class Amount(NamedTuple):
 
     name: "all", or that of a network, a throughput such as vgg_16-np8, a node, a line or a case.
     unit: of what changed; "" of a ratio. since: the first night. change: the ratio to what was
-    usual, with lower and upper bound (95 %); None of what is no longer measured.
+    usual, with lower and upper bound (95 %), which a drift has not; None of what is no longer
+    measured.
     """
 
     name: str
@@ -66,8 +86,8 @@ class Amount(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """A fall, a lasting change, several that began at about the same time, a suspect of the last
-    night's gate, or what is no longer measured.
+    """A fall, a lasting change, several that began at about the same time, a drift, a suspect of
+    the last night's gate, or what is no longer measured.
 
     at: index of its first night; since: the date of that. standing: that of what matters most.
     amounts: what changed, the largest first. told: the same in words. notes: what else is known.
@@ -249,6 +269,11 @@ def _findings(series: Series) -> Iterator[Finding]:
     for fall in series.falls.values():
         began.setdefault(series.measured.index(fall.since), []).append(fall)
     found = []
+    drifting = _drifting(series)
+    if drifting is not None:
+        left = [each for each in left if each not in drifting.changes]
+        falls = began.pop(drifting.fell, ())
+        found.append(_of_drift(series, drifting, falls))
     for at, falls in began.items():
         own = [each for each in left if each.is_worse and abs(each.at - at) <= UNCERTAIN]
         left = [each for each in left if each not in own]
@@ -293,16 +318,18 @@ def _of_falls(series: Series, at: int, falls: Sequence[Fall], changes: Sequence[
         standing = _most_urgent([change.standing for change in changes] or [over])
         count, until = len(falls), last.night.night
         notes.insert(0, f"seen at once on {count} night{'s' * (count > 1)}, the last on {until}")
-    amounts = []
-    for what in last.what:
-        unit, key = what
-        speed = last.changes[unit][key]
-        change, *ends = (turned(unit, each) for each in (speed.change, speed.lower, speed.upper))
-        first = last.fell.get(what, last.since).night
-        amounts.append(Amount(f"{key}", unit.value, f"{first}", change, min(ends), max(ends)))
+    amounts = [_amount(last, what) for what in last.what]
     kind, commands = FindingKind.FALL, [*last.commands()]
     changes = _by_size(changes)
     return Finding(kind, at, since, standing, amounts, last.told, notes, commands, changes)
+
+
+def _amount(fall: Fall, what: What) -> Amount:
+    unit, key = what
+    speed = fall.changes[unit][key]
+    change, *ends = (turned(unit, each) for each in (speed.change, speed.lower, speed.upper))
+    since = fall.fell.get(what, fall.since).night
+    return Amount(f"{key}", unit.value, f"{since}", change, min(ends), max(ends))
 
 
 def _of_changes(series: Series, changes: Sequence[Change]) -> Finding:
@@ -327,6 +354,100 @@ def _of_changes(series: Series, changes: Sequence[Change]) -> Finding:
     standing = _most_urgent(change.standing for change in changes)
     kind, since = FindingKind.CHANGE, first.since
     return Finding(kind, first.at, since, standing, amounts, told, notes, commands, changes)
+
+
+class _Drifting(NamedTuple):
+    """A drift. first, last: index of its first and its last night. lines: that drift. changes: of
+    these lines in that time. fell: index of the first night of the fall that is a part of it, or
+    -1."""
+
+    ramp: Ramp
+    first: int
+    last: int
+    lines: Sequence[Line]
+    changes: Sequence[Change]
+    fell: int
+
+
+def _drifting(series: Series) -> _Drifting | None:
+    """Return the drift that explains what makes the series slower better than steps do; None
+    without one. It is looked for in the median of the throughputs that became slower."""
+    every = [line for line in series.found.lines if line.measure is Measure.SPEED]
+    unsettled = Standing.OPEN, Standing.UNCONFIRMED
+    changes = [c for c in series.changes if c.line.measure and c.standing in unsettled]
+    changed, fallen = {change.line.name for change in changes}, set[str]()
+    starts, fell = [change.at for change in changes], -1
+    if series.fall is not None and not series.fall.excuse:
+        fell = series.measured.index(series.fall.since)
+        starts.append(fell)
+        keys = [key for unit, key in series.fall.what if unit is Measure.SPEED]
+        fallen = {line.name for line in every if any(_has(key, line) for key in keys)}
+    slower = [line for line in every if line.name in changed | fallen]
+    if not slower:
+        return None
+    begin = max(0, min(starts) - BEFORE)
+    values = {line.name: values_of(line, begin) for line in every}
+    common = without_weekends(together([values[line.name] for line in slower]), series.nights)
+    ramp = drift(np.array([*common.values()]))
+    if ramp is None:
+        return None
+    nights = [*common]
+    shape = dict(zip(nights, ramp.shape(np.arange(len(nights))).tolist(), strict=True))
+    lines = [line for line in every if _follows(values[line.name], shape, ramp.rate)]
+    names = {line.name for line in lines}
+    first, last = nights[ramp.first + 1], nights[ramp.last]
+    near = range(first - UNCERTAIN, last + UNCERTAIN + 1)
+    own = [each for each in changes if each.at in near and each.line.name in names]
+    if fell not in near or len(fallen & names) <= MOST * len(fallen):
+        fell = -1
+    return _Drifting(ramp, first, last, lines, own, fell) if own or fell >= 0 else None
+
+
+def _has(key: Key, line: Line) -> bool:
+    """Return whether a throughput is the one of a key, or one of those of which it is the mean."""
+    return key == ALL or (key.name == line.model and key.world_size in (0, line.world_size))
+
+
+def _follows(values: Mapping[int, float], shape: Mapping[int, float], rate: float) -> bool:
+    """Return whether a line drifts by half the rate to twice the rate. shape: of the drift."""
+    at = [index for index in values if index in shape]
+    if len({shape[index] for index in at}) < 2:
+        return False
+    slope = linear_regression([shape[index] for index in at], [values[index] for index in at]).slope
+    return 0.5 < slope / rate < 2
+
+
+def _of_drift(series: Series, found: _Drifting, falls: Sequence[Fall]) -> Finding:
+    """Return the finding of a drift, with what is known of the falls and changes in it."""
+    if falls:
+        base = _of_falls(series, found.first, falls, found.changes)
+    else:
+        base = _of_changes(series, found.changes)
+    nights, ramp = series.nights, found.ramp
+    since, rate = f"{nights[found.first].night}", 100 * -math.expm1(ramp.rate)
+    throughputs = [line for line in series.found.lines if line.measure is Measure.SPEED]
+    if len(found.lines) > MOST * len(throughputs):
+        name, whose = "all", f"all {len(throughputs)} throughputs"
+    else:
+        name = whose = named([f"{line.model}-np{line.world_size}" for line in found.lines])
+    told = f"{Measure.SPEED.value} of {whose} drift by -{rate:.2f} % a night"
+    if found.last < len(nights) - 1:
+        told += f" until {nights[found.last].night} ({percent(ramp.change)})"
+    else:
+        told += f" ({percent(ramp.change)} so far)"
+    amounts = [Amount(name, Measure.SPEED.value, since, ramp.change)]
+    fall = series.fall
+    if falls and fall is not None:
+        # What fell with it and does not drift, such as a gate or a node.
+        others = [
+            what
+            for what in fall.what
+            if what[0] is not Measure.SPEED or what[1].scope is Scope.NODE
+        ]
+        told = "; ".join(filter(None, (told, all_in_words(others, fall.changes))))
+        amounts += [_amount(fall, what) for what in others]
+    kind = FindingKind.DRIFT
+    return replace(base, kind=kind, at=found.first, since=since, amounts=amounts, told=told)
 
 
 def _of_gate(series: Series, suspect: Gated) -> Finding:

@@ -464,6 +464,45 @@ def test_a_drift_is_red_once_it_has_lost_about_4_per_cent(
     assert told.change == pytest.approx(0.93, abs=0.012), "all that is lost by now"
 
 
+# A hundred nights at the usual level, and then so much a night.
+@pytest.mark.parametrize("noise", [0.007, 0.015])
+@pytest.mark.parametrize("rate", [0.001, 0.003])
+def test_what_drifts_together_is_one_finding_with_its_rate_and_its_start(
+    rate: float, noise: float
+) -> None:
+    made = drifting(rate, noise, 100, 100 + math.ceil(0.05 / rate), 1)
+    (finding,) = state(made).current
+    assert finding.kind is FindingKind.DRIFT
+    assert abs(finding.at - 100) <= 8
+    ((name, _, _, change, *_),) = finding.amounts
+    assert name == "all"
+    assert change == pytest.approx(0.95, abs=0.01)
+    later = drifting(rate, noise, 100, len(made) + 30, 1)
+    stays = [
+        *made,
+        *(
+            slowed(n, 0.95 / math.exp(-rate * (len(made) - 99 + at)))
+            for at, n in enumerate(later[len(made) :])
+        ),
+    ]
+    (finding,) = state(stays).current
+    assert "until" in finding.told
+
+
+@pytest.mark.parametrize("after", [5, 20, 60])
+def test_a_step_and_a_season_are_no_drift(after: int) -> None:
+    made = nights(replace(CALM, noise=0.007, networks=6), 1)
+    step = [slowed(night, 0.95 if at >= 90 else 1.0) for at, night in enumerate(made[: 90 + after])]
+    kinds = {finding.kind for finding in state(step).current}
+    assert FindingKind.FALL in kinds
+    assert FindingKind.DRIFT not in kinds
+    year = [
+        slowed(night, math.exp(0.02 * math.cos(2 * math.pi * (at + 3 * after) / 365)))
+        for at, night in enumerate(made)
+    ]
+    assert FindingKind.DRIFT not in {finding.kind for finding in state(year).findings}
+
+
 @pytest.mark.parametrize(("factor", "later"), [(1.5, 10), (10.0, 40), (10.0, 80), (0.1, 80)])
 def test_a_wild_night_blinds_no_later_one(factor: float, later: int) -> None:
     made = nights(replace(CALM, networks=6), 4)[: 41 + later]
