@@ -268,7 +268,8 @@ class JudgedSpeeds:
     verdicts of their gates over nights. gated: suspects and alarms of gates, by index of the night.
     falls: by index of their nights. last: the changes of the last night, {} if it has none or they
     are not judged yet. reach: of throughputs, as UsualSpeeds.reach, at that night. waits: why they
-    are not judged, or "". on: the newest fall that is not over, None if all are."""
+    are not judged, or "". on: the newest fall that is not over, None if all are. is_too_wild: as
+    UsualSpeeds.is_too_wild."""
 
     nights: Sequence[Night]
     gated: Mapping[int, Sequence[Gated]]
@@ -277,6 +278,7 @@ class JudgedSpeeds:
     reach: Mapping[Key, float]
     waits: str
     on: Fall | None = None
+    is_too_wild: bool = False
 
     @property
     def suspects(self) -> list[What]:
@@ -520,7 +522,8 @@ def judge_speeds(nights: Sequence[Night], accepted: Sequence[Accepted] = ()) -> 
     on = (each.on for each in machines.values() if each.on is not None)
     newest = max(on, key=lambda fall: fall.night.night, default=None)
     reach = usual.reach() if usual is not None else {}
-    return JudgedSpeeds(judged, gated, found, changes, reach, waits, newest)
+    is_too_wild = usual is not None and usual.is_too_wild
+    return JudgedSpeeds(judged, gated, found, changes, reach, waits, newest, is_too_wild)
 
 
 def _medians(night: Night, measure: Measure) -> Measured:

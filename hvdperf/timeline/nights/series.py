@@ -258,6 +258,11 @@ class Series:
         for part in self.last.parts if self.last else ():
             if part.node and part.disturbed and part.kind is Kind.OWN:
                 yield f"{part.node} is not judged, because it was disturbed: {part.disturbed}"
+        if self.speeds.is_too_wild:
+            yield (
+                "the noise of these nights is outside of the range for which error rates are known "
+                "(tails like Student's t3, or nights that are alike for weeks)"
+            )
         if self.speeds.waits:
             yield self.speeds.waits
 

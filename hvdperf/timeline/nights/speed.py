@@ -59,6 +59,9 @@ _LIKELIER, _NEARLY_OF_ALL, _FAR = 0.5, 1.0, 2.0
 # The correlation of one night and the next that is assumed at first, and for how many changes it
 # counts; the largest that is believed.
 _RHO, _RHO_COUNTS, _RHO_MOST = 0.2, 50, 0.8
+# Noise is outside of the supported range with so few degrees of freedom, or if what all have in
+# common has a correlation of _RHO_MOST over at least so many nights.
+_TAIL_TOO_WILD, _FEWEST_OF_NOISE = 4, 60
 # All throughputs have a new level if they are above theirs by so many scales on GAP + 1 nights, and
 # one throughput or network has if its own part beyond all is.
 _ROSE, _ROSE_BEYOND = 2.0, 3.0
@@ -552,6 +555,16 @@ class UsualSpeeds:
             of_three = math.sqrt(self._scales[key] ** 2 * self._unsure(key, 3) + rounds)
             return fmean([*recent, change]) < -mean * of_three
         return False
+
+    @property
+    def is_too_wild(self) -> bool:
+        """Return whether the noise is outside of the range for which FALSE_A_YEAR holds: tails as
+        heavy as Student's t3, or nights that are alike for weeks."""
+        if min(self._shape.tail, self._shape_of_all.tail) <= _TAIL_TOO_WILD:
+            return True
+        residuals = np.array([residual for _, _, residual in self._of_hosts])
+        alike = float(residuals[1:] @ residuals[:-1]) / (float(residuals @ residuals) or 1.0)
+        return len(residuals) >= _FEWEST_OF_NOISE and alike >= _RHO_MOST
 
     def reach(self) -> dict[Key, float]:
         """Return the fall of each throughput and mean that is found on its first night in 95 %, as

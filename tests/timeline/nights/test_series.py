@@ -438,6 +438,20 @@ def test_how_all_throughputs_vary_together_is_learned(correlation: float, tail: 
     assert found <= 6
 
 
+@pytest.mark.parametrize(
+    ("correlation", "tail", "is_too_wild"), [(0.7, 0, False), (0.97, 0, True), (0.0, 3, True)]
+)
+def test_noise_outside_of_the_supported_range_is_reported(
+    correlation: float, tail: int, is_too_wild: bool
+) -> None:
+    draw, of_all, made = np.random.default_rng(0), 0.0, []
+    for night in nights(replace(CALM, noise=0.007, networks=8), 0)[:250]:
+        new = draw.standard_t(tail) / math.sqrt(3) if tail else draw.normal()
+        of_all = correlation * of_all + math.sqrt(1 - correlation**2) * new
+        made.append(slowed(night, math.exp(0.015 * of_all)))
+    assert judge_speeds(made).is_too_wild is is_too_wild
+
+
 def drifting(rate: float, noise: float, start: int, count: int, seed: int) -> list[Night]:
     """Return nights whose throughputs all lose this share a night from a night on."""
     year = replace(CALM, noise=noise, networks=6, world_sizes=(1, 2, 4))
