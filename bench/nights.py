@@ -202,13 +202,12 @@ class Gate:
 
     sd: of the ln ratio of a round, which has four turns; all is normal. launches: the part of it
     that turns do not explain. between: the standard deviation of what a night does to a case beyond
-    its rounds. rounds: the correlation of a round and the next one. looks: the full ones.
+    its rounds. looks: the full ones.
     """
 
     sd: float
     launches: float
     between: float = 0.0
-    rounds: float = 0.0
     looks: Sequence[int] = (8, 12, 24)
 
     def judged(self, count: int, loss: Loss | None = None) -> tuple[list[Red], int]:
@@ -242,9 +241,8 @@ class Gate:
         axes = {"case": len(of_cases), "round": self.looks[-1], "turn": 4}
         # The variance of the median of four turns is 0.298 of that of one.
         turn = math.sqrt((self.sd**2 - self.launches**2) / 0.298)
-        near = {"round": self.rounds}
-        launches = Part(self.launches, ("case", "round"), near=near)
-        turns = drawn(generator, axes, launches, Part(turn, tuple(axes), near=near))
+        launches = Part(self.launches, ("case", "round"))
+        turns = drawn(generator, axes, launches, Part(turn, tuple(axes)))
         return turns + of_cases[:, None, None]
 
     def rows(self, turns: Array, names: Sequence[int]) -> list[Row]:
@@ -288,18 +286,11 @@ FALLING_NODES = {
     for name, sd, tail in (("1 %", 0.01, 10**6), ("2 %", 0.02, 10**6), ("1 %, t5", 0.01, 5))
 }
 # The noise of a round, and the part of it that turns do not explain: quiet, A and B of the other
-# tables, and in between.
+# tables.
 QUIET, A, B = (0.026, 0.015), (0.071, 0.0), (0.13, 0.108)
-BETWEEN = (0.045, 0.015), (0.055, 0.015)
-# By how much nights differ, and the correlation of rounds.
-DIFFER = ((0.0, 0.0), (0.005, 0.0), (0.01, 0.0), (0.015, 0.0), (0.02, 0.0), (0.0, 0.2))
 GATES = {
-    f"{100 * nights:g} %; rounds by {100 * machine[0]:g} %, r = {rounds:g}; looks {looks}": Gate(
-        *machine, nights, rounds, looks
-    )
-    for looks in ((8, 12, 24), (8, 12))
-    for machine in (QUIET, *BETWEEN, A, B)
-    for nights, rounds in (DIFFER[:1] if machine is B else DIFFER)
+    f"{100 * nights:g} %; rounds by {100 * machine[0]:g} %": Gate(*machine, nights)
+    for machine, nights in ((QUIET, 0.0), (QUIET, 0.01), (QUIET, 0.02), (A, 0.0), (B, 0.0))
 }
 
 
