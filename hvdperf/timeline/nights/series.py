@@ -23,7 +23,7 @@ import numpy as np
 
 from hvdperf.records.documents import Kind
 from hvdperf.records.outcome import Measure
-from hvdperf.timeline.lines import Change, Line, Ramp, Standing, drift, percent
+from hvdperf.timeline.lines import LEAST_CHANGE, Change, Line, Ramp, Standing, drift, percent
 from hvdperf.timeline.nights.changes import (
     UNCERTAIN,
     ByLine,
@@ -324,8 +324,9 @@ def _of_falls(series: Series, at: int, falls: Sequence[Fall], changes: Sequence[
         count, until = len(falls), last.night.night
         notes.insert(0, f"seen at once on {count} night{'s' * (count > 1)}, the last on {until}")
     amounts = [_amount(last, what) for what in last.what]
-    kind, commands = FindingKind.FALL, [*last.commands()]
-    changes = _by_size(changes)
+    kind, commands, changes = FindingKind.FALL, [*last.commands()], _by_size(changes)
+    if last.higher_since is None and changes:
+        notes += _returns(series, changes[0])
     return Finding(kind, at, since, standing, amounts, last.told, notes, commands, changes)
 
 
@@ -346,6 +347,7 @@ def _of_changes(series: Series, changes: Sequence[Change]) -> Finding:
     first = min(changes, key=lambda change: change.at)
     marks = list(dict.fromkeys(mark for change in changes for mark in change.marks))
     notes = [f"changed since {first.before}: {'; '.join(marks) or 'nothing that is recorded'}"]
+    notes += _returns(series, largest)
     nights, step = series.nights, largest.step
     usual, own = (nights[largest.line.at[place]] for place in (step.at - 1, step.at))
     commands = [*details(usual, own)]
@@ -453,6 +455,15 @@ def _of_drift(series: Series, found: _Drifting, falls: Sequence[Fall]) -> Findin
         amounts += [_amount(fall, what) for what in others]
     kind = FindingKind.DRIFT
     return replace(base, kind=kind, at=found.first, since=since, amounts=amounts, told=told)
+
+
+def _returns(series: Series, change: Change) -> Iterator[str]:
+    """Yield the note that a line only lost again what it had gained, if so."""
+    earlier = [c for c in series.changes if c.line.name == change.line.name and c.at < change.at]
+    if not earlier or earlier[-1].is_worse or not change.is_worse:
+        return
+    if abs(log(earlier[-1].step.change * change.step.change)) < math.log1p(LEAST_CHANGE):
+        yield f"back where it was before {earlier[-1].since}"
 
 
 def _of_gate(series: Series, suspect: Gated) -> Finding:

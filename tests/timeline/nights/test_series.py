@@ -642,3 +642,14 @@ def test_what_became_better_is_an_event_of_its_own_after_the_open_ones() -> None
     assert len(better.changes) == 2
     assert better.told.startswith("+1")
     assert "and 1 more line of network_0" in better.told
+
+
+def test_a_network_that_loses_what_it_had_gained_is_back_where_it_was() -> None:
+    gained = replace(FEW, noise=0.005, steps={80: 1.1, 140: 1 / 1.1})
+    worse, better = happened(nights(gained, 1)[:200])
+    assert (worse.is_open, better.standing) == (True, Standing.BETTER)
+    assert f"back where it was before {better.since}" in worse.notes
+    lost_more = replace(gained, steps={80: 1.1, 140: 0.85})
+    assert not any(
+        "back where" in note for each in happened(nights(lost_more, 1)[:200]) for note in each.notes
+    )
