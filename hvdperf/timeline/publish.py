@@ -18,11 +18,10 @@ from pathlib import Path
 
 from hvdperf.errors import UserError, refusing
 from hvdperf.paths import shown
-from hvdperf.timeline import history
+from hvdperf.timeline import history, store
 from hvdperf.timeline.nights import night
 from hvdperf.timeline.pages import write_index
 from hvdperf.timeline.processes import Git, without_secret
-from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS, alone, documents, read_all
 
 PAGES = "pages"
 # How often a push is tried, and the longest pause before the next try in seconds.
@@ -45,7 +44,7 @@ class Place:
 
     @property
     def clone(self) -> Path:
-        return self.results / NIGHTS / ".published"
+        return self.results / store.NIGHTS / ".published"
 
     @property
     def lock(self) -> Path:
@@ -63,7 +62,7 @@ def publish(place: Place, say: Callable[[str], None]) -> list[str]:
 
     Raises UserError if git fails, or if others are always faster.
     """
-    with alone(place.lock):
+    with store.alone(place.lock):
         for attempt in range(TRIES):
             _fetch(place)
             added = list(_add(place.clone, place.results, say))
@@ -71,7 +70,7 @@ def publish(place: Place, say: Callable[[str], None]) -> list[str]:
                 # Pages take a second or more for each series. If others push meanwhile, theirs have
                 # these documents, too.
                 clone, today = place.clone, datetime.now(UTC).date()
-                write_index(clone / INDEX, clone, clone / PAGES, today)
+                write_index(clone / store.INDEX, clone, clone / PAGES, today)
                 if _commit(place.git, ()):
                     _push(place)
                 return added
@@ -83,9 +82,9 @@ def publish(place: Place, say: Callable[[str], None]) -> list[str]:
 
 def fetched(place: Place) -> Path:
     """Return the directory of the published nights, brought up to date. Raises UserError."""
-    with alone(place.lock):
+    with store.alone(place.lock):
         _fetch(place)
-    return place.clone / NIGHTS
+    return place.clone / store.NIGHTS
 
 
 def _fetch(place: Place) -> None:
@@ -110,26 +109,26 @@ def _fetch(place: Place) -> None:
 
 def _add(clone: Path, results: Path, say: Callable[[str], None]) -> Iterator[str]:
     """Copy what is not in the clone yet, and yield its names."""
-    nights, left_out = read_all(documents(results / NIGHTS), night.read_night)
-    releases, refused = history.read_history(results / HISTORY)
+    nights, left_out = store.read_all(store.documents(results / store.NIGHTS), night.read_night)
+    releases, refused = history.read_history(results / store.HISTORY)
     for line in (*left_out, *refused):
         say(line)
     if nights:
         kinds = {history.machine_words(x.fingerprint) for each in nights for x in each.parts}
         releases = history.of_kinds(releases, kinds)
     found: dict[Path, night.Night | history.RawResult] = {
-        night.path_of(Path(NIGHTS), each.series, each.night, each.node): each
+        night.path_of(Path(store.NIGHTS), each.series, each.night, each.node): each
         for each in nights
         if each.ended_at is not None
     }
-    found |= {history.path_of(Path(HISTORY), each): each for each in releases}
+    found |= {history.path_of(Path(store.HISTORY), each): each for each in releases}
     for place, document in found.items():
         series, name = place.parent.name, place.stem
         is_night = isinstance(document, night.Night)
         if (clone / place).exists():
             # Not by their bytes: that of an earlier format is the same document.
             read = night.read_night if is_night else history.read_raw
-            if read_all([clone / place], read)[0] != [document]:
+            if store.read_all([clone / place], read)[0] != [document]:
                 advice = "; give each machine a --series of its own" * is_night
                 told = f"another one of {series} is published as {name}"
                 say(f"{shown(results / place)}: {told}{advice}")
@@ -140,8 +139,8 @@ def _add(clone: Path, results: Path, say: Callable[[str], None]) -> Iterator[str
             if page.exists() and not (clone / PAGES / page.name).exists():
                 _copy(page, clone / PAGES / page.name)
         yield f"{series} {name}"
-    for path in sorted((results / NIGHTS).glob(f"*/{night.ACCEPTED}")):
-        to = clone / NIGHTS / path.parent.name
+    for path in sorted((results / store.NIGHTS).glob(f"*/{night.ACCEPTED}")):
+        to = clone / store.NIGHTS / path.parent.name
         known = night.read_accepted(to)
         news = [each for each in night.read_accepted(path.parent) if each not in known]
         if to.is_dir() and news:
