@@ -23,28 +23,12 @@ import numpy as np
 
 from hvdperf.records.documents import Kind
 from hvdperf.records.outcome import Measure
-from hvdperf.timeline.lines import LEAST_CHANGE, Change, Line, Ramp, Standing, drift, percent
-from hvdperf.timeline.nights.changes import (
-    UNCERTAIN,
-    ByLine,
-    by_line,
-    repeat,
-    together,
-    values_of,
-    without_weekends,
-)
-from hvdperf.timeline.nights.falls import (
-    MOST,
-    Command,
-    Fall,
-    Gate,
-    JudgedSpeeds,
-    What,
-    all_in_words,
-    details,
-    judge_speeds,
-    turned,
-)
+from hvdperf.timeline import lines as axis
+from hvdperf.timeline.lines import Change, Line, Standing, percent
+from hvdperf.timeline.nights import changes as by_lines
+from hvdperf.timeline.nights import falls as by_night
+from hvdperf.timeline.nights.changes import UNCERTAIN, ByLine
+from hvdperf.timeline.nights.falls import MOST, Fall, JudgedSpeeds, What
 from hvdperf.timeline.nights.gate import Gated, key_of
 from hvdperf.timeline.nights.night import Accepted, Night, accepted_until
 from hvdperf.timeline.nights.speed import ALL, FEWEST, Key, Scope
@@ -101,7 +85,7 @@ class Finding:
     amounts: Sequence[Amount]
     told: str
     notes: list[str] = field(default_factory=list)
-    commands: list[Command] = field(default_factory=list)
+    commands: list[by_night.Command] = field(default_factory=list)
     changes: Sequence[Change] = ()
 
     @property
@@ -132,7 +116,7 @@ class Series:
     @cached_property
     def speeds(self) -> JudgedSpeeds:
         """Return the throughputs, what else launches took, and the gates, judged."""
-        return judge_speeds(self.measured, self.accepted)
+        return by_night.judge_speeds(self.measured, self.accepted)
 
     @property
     def nights(self) -> Sequence[Night]:
@@ -159,7 +143,7 @@ class Series:
 
     @cached_property
     def found(self) -> ByLine:
-        return by_line(self.nights, self.until)
+        return by_lines.by_line(self.nights, self.until)
 
     @property
     def changes(self) -> Sequence[Change]:
@@ -333,7 +317,9 @@ def _of_falls(series: Series, at: int, falls: Sequence[Fall], changes: Sequence[
 def _amount(fall: Fall, what: What) -> Amount:
     unit, key = what
     speed = fall.changes[unit][key]
-    change, *ends = (turned(unit, each) for each in (speed.change, speed.lower, speed.upper))
+    change, *ends = (
+        by_night.turned(unit, each) for each in (speed.change, speed.lower, speed.upper)
+    )
     since = fall.fell.get(what, fall.since).night
     return Amount(f"{key}", unit.value, f"{since}", change, min(ends), max(ends))
 
@@ -350,8 +336,8 @@ def _of_changes(series: Series, changes: Sequence[Change]) -> Finding:
     notes += _returns(series, largest)
     nights, step = series.nights, largest.step
     usual, own = (nights[largest.line.at[place]] for place in (step.at - 1, step.at))
-    commands = [*details(usual, own)]
-    if again := repeat(nights[largest.at], largest.line):
+    commands = [*by_night.details(usual, own)]
+    if again := by_lines.repeat(nights[largest.at], largest.line):
         commands.append(("measure the largest again", again))
     amounts = []
     for each in changes:
@@ -368,7 +354,7 @@ class _Drifting(NamedTuple):
     these lines in that time. fell: index of the first night of the fall that is a part of it, or
     -1."""
 
-    ramp: Ramp
+    ramp: axis.Ramp
     first: int
     last: int
     lines: Sequence[Line]
@@ -393,9 +379,11 @@ def _drifting(series: Series) -> _Drifting | None:
     if not slower:
         return None
     begin = max(0, min(starts) - BEFORE)
-    values = {line.name: values_of(line, begin) for line in every}
-    common = without_weekends(together([values[line.name] for line in slower]), series.nights)
-    ramp = drift(np.array([*common.values()]))
+    values = {line.name: by_lines.values_of(line, begin) for line in every}
+    common = by_lines.without_weekends(
+        by_lines.together([values[line.name] for line in slower]), series.nights
+    )
+    ramp = axis.drift(np.array([*common.values()]))
     if ramp is None:
         return None
     nights = [*common]
@@ -451,7 +439,7 @@ def _of_drift(series: Series, found: _Drifting, falls: Sequence[Fall]) -> Findin
             for what in fall.what
             if what[0] is not Measure.SPEED or what[1].scope is Scope.NODE
         ]
-        told = "; ".join(filter(None, (told, all_in_words(others, fall.changes))))
+        told = "; ".join(filter(None, (told, by_night.all_in_words(others, fall.changes))))
         amounts += [_amount(fall, what) for what in others]
     kind = FindingKind.DRIFT
     return replace(base, kind=kind, at=found.first, since=since, amounts=amounts, told=told)
@@ -462,7 +450,7 @@ def _returns(series: Series, change: Change) -> Iterator[str]:
     earlier = [c for c in series.changes if c.line.name == change.line.name and c.at < change.at]
     if not earlier or earlier[-1].is_worse or not change.is_worse:
         return
-    if abs(log(earlier[-1].step.change * change.step.change)) < math.log1p(LEAST_CHANGE):
+    if abs(log(earlier[-1].step.change * change.step.change)) < math.log1p(axis.LEAST_CHANGE):
         yield f"back where it was before {earlier[-1].since}"
 
 
@@ -470,7 +458,7 @@ def _of_gate(series: Series, suspect: Gated) -> Finding:
     at, row = len(series.nights) - 1, suspect.row
     night, name = series.nights[at], key_of(suspect.part, row).name
     since = f"{night.night}"
-    amount = Amount(name, Gate.SPEED.value, since, row.figure, row.lower, row.upper)
+    amount = Amount(name, by_night.Gate.SPEED.value, since, row.figure, row.lower, row.upper)
     again = [("reproduce", night.repeat(suspect.part, row))]
     told = f"{name}: {row.reason}"
     kind, standing = FindingKind.SUSPECT, Standing.SUSPECT
