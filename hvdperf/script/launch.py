@@ -172,14 +172,13 @@ def run(command: Command, directory: Path, steps: int | None) -> int:
     return status if status >= 0 else 128 - status
 
 
-def _look(directory: Path, told: set[str]) -> None:
-    """Say once if no rank comes to the end of a step any more. directory: where ranks write. told:
-    takes what was said."""
-    if not told and any(directory.glob("stalled-*")):
-        stall = stall_of(last_job(read_ranks(directory)[0])[0])
-        if stall:
-            told.add(stall)
-            complain(f"no step finishes any more: {stall}")
+def _look(directory: Path, reported: set[str]) -> None:
+    """Report each stall once. directory: where ranks write. reported: the stall that is on."""
+    if not any(directory.glob("stalled-*")):
+        reported.clear()
+    elif not reported and (stall := stall_of(last_job(read_ranks(directory)[0])[0])):
+        reported.add(stall)
+        complain(f"no step finishes any more: {stall}")
 
 
 # Short runs --------------------------------------------------------------------------------------

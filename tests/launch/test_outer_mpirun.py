@@ -57,8 +57,11 @@ def session(report: Path, over: Path) -> Iterator[tuple[subprocess.Popen[str], l
     case, begun = "tests/support/sleeping_case.py", report.with_name("begun")
     command = str(BIN / "pytest"), case, "-q", f"--junitxml={report}"
     ranks = "-np", "2", "--oversubscribe"
-    started = mpirun(*ranks, *command, **{BEGUN: str(begun), OVER: str(over)})
+    own = {BEGUN: str(begun), OVER: str(over), "TMPDIR": str(report.parent)}
+    started = mpirun(*ranks, *command, **own)
     assert eventually(begun.exists, 40)
+    # A slot that has connected has a directory of its own.
+    assert eventually(lambda: any(report.parent.glob("hvdperf-slot-*")), 40)
     # Its other child removes its files.
     commands = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in children(started.pid)}
     (orterun,) = (pid for pid, command in commands.items() if "orterun" in command)

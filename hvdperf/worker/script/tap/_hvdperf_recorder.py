@@ -1408,14 +1408,7 @@ def _write_if_quiet() -> None:
     before = max(QUIET_S / 2, _state.written_at - _state.moved_at)
     if quiet > 2 * before or before < _stall_s() <= quiet:
         what, place = _doing()
-        stalled = f"stalled-{_state.name}"
-        if quiet < _stall_s():
-            # An earlier wait came to its end, so this one is not known to be a stall.
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(os.path.join(_state.directory, stalled))
         _write(False, [what, quiet, place])
-        if quiet >= _stall_s():
-            _write_whole(stalled, quiet)
 
 
 def _stall_s() -> Any:
@@ -1443,8 +1436,15 @@ def _doing() -> Any:
 def _write(is_last: Any, waits: Any = None) -> None:
     with _state.writing:
         if is_last or not _state.is_over:
+            stalled, is_stall = f"stalled-{_state.name}", bool(waits) and waits[1] >= _stall_s()
+            if not is_stall:
+                # Whatever was waited for has come.
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(os.path.join(_state.directory, stalled))
             _state.written_at = now()
             _write_whole(f"rank-{_state.name}.json", _known(is_last, waits))
+            if is_stall:
+                _write_whole(stalled, waits[1])
 
 
 def _known(is_last: Any, waits: Any) -> Any:
