@@ -299,7 +299,7 @@ LINES = {
     "work": 1280,
     "judge": 406,
     "session": 2377,
-    "timeline": 4119,
+    "timeline": 4107,
     "report": 4026,
     "script": 2234,
     "hvdperf": 87,
@@ -308,10 +308,10 @@ LINES = {
     "ci": 130,
     "docs": 439,
     "scripts": 1774,
-    "tests": 29984,
+    "tests": 29986,
 }
 # The most files of Python outside tests, and imports of more than IMPORTED names.
-FILES, LONG_IMPORTS, IMPORTED = 212, 40, 5
+FILES, LONG_IMPORTS, IMPORTED = 212, 37, 5
 _NO_CODE = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
     tokenize.ENDMARKER,
