@@ -350,10 +350,13 @@ def _slower(parts: Parts) -> Iterator[Limit]:
         f"waits (mostly {slower.term.value}); {who} {wait} {1000 * slower.waited:.2f} of "
         f"{1000 * parts.period:.2f} ms"
     )
-    mend = (
-        "check its node (hvdperf vet compares nodes), its files, its share of the data, and work "
-        "that only this rank does, such as saving checkpoints or logging"
-    )
+    advice = {
+        Term.COMPUTE: "check its node (hvdperf vet compares nodes) and its share of the batch",
+        Term.INPUT: "check its files and its storage, and give all ranks the same number of "
+        "samples; the others may read as slowly, hidden behind its input",
+    }
+    own_work = "look for work that only this rank does, such as saving checkpoints or logging"
+    mend = advice.get(slower.term, own_work)
     own = next(each.own for each in parts.by_rank if each.rank == slower.rank)
     # Its excess may be gone, or be the others' part afterwards. Then the others still wait as ranks
     # do that are alike, or not even for an exchange that begins with ranks asleep.
