@@ -301,7 +301,7 @@ LINES = {
     "session": 2377,
     "timeline": 4107,
     "report": 4026,
-    "script": 2234,
+    "script": 2237,
     "hvdperf": 87,
     "perf": 123,
     "bench": 1595,
