@@ -299,7 +299,7 @@ LINES = {
     "work": 1280,
     "judge": 406,
     "session": 2377,
-    "timeline": 4107,
+    "timeline": 4105,
     "report": 4026,
     "script": 2237,
     "hvdperf": 87,

@@ -107,8 +107,8 @@ class RunReport(Figures):
     timestamps: one row a step of [begun, had its batch, ended], in seconds since the run began;
     empty unless asked for; earlier sessions have another time before the last one. curve: rows of
     [steps, mean loss since the row before, learning rate]; empty in a run with timestamps.
-    validation: None without one. samples_of_a_pass: that this process reads
-    of the user's own data; None if that is not known, or for other data.
+    validation: None without one. samples_of_a_pass: number of samples that this process reads in a
+    pass over the user's own data; None if that is not known, or for other data.
     """
 
     seconds: Number

@@ -161,11 +161,11 @@ class Parts:
     """Where the time of a training goes. by_rank: of usual steps, in the order of ranks. steps:
     number of usual steps that all ranks kept. slower: None if no rank is. tail: the other steps;
     None if there are none. stop: a rank that did not run for a while; the steps in which it did not
-    are neither usual nor in the tail. rarely: whether the ranks exchange in some of the steps
-    only, after several backward passes. gpu: of the
-    slowest rank; None if each step waits for its GPU. is_starved: whether the producer of the
-    batches sets the pace, so that nothing else makes steps shorter. others: seconds of a usual step
-    by other function, the longest first. in_loop: whether the training step is no function."""
+    are neither usual nor in the tail. rarely: whether the ranks exchange in some of the steps only,
+    after several backward passes. gpu: of the slowest rank; None if each step waits for its GPU.
+    is_starved: whether the producer of the batches sets the pace, so that nothing else makes steps
+    shorter. others: seconds of a usual step by other function, the longest first. in_loop: whether
+    the training step is not a function."""
 
     by_rank: Sequence[OfRank]
     steps: int

@@ -27,7 +27,6 @@ from hvdperf.timeline.nights import changes
 from hvdperf.timeline.nights.falls import What
 from hvdperf.timeline.nights.night import joined, read_accepted, read_night
 from hvdperf.timeline.nights.series import Finding, Series
-from hvdperf.timeline.nights.speed import ALL, Key, Scope
 from hvdperf.timeline.nights.watch import MISSING
 from hvdperf.verdict import Verdict, counted, worst
 
@@ -404,9 +403,8 @@ def _percents(lines: Sequence[Line], fell: Mapping[int, Sequence[What]], count: 
     them, a "!" after one that FAILs or fell, and "-" in place of a missing one."""
     found = [["-"] * len(lines) for _ in range(count)]
     for place, line in enumerate(lines):
-        own = Key(Scope.THROUGHPUT, line.model, line.world_size)
-        keys = {(line.measure, key) for key in (ALL, Key(Scope.NETWORK, line.model), own)}
-        bad = {at for at, what in fell.items() if not keys.isdisjoint(what)}
+        own = [(at, key) for at, what in fell.items() for unit, key in what if unit is line.measure]
+        bad = {at for at, key in own if key.covers(line)}
         verdicts = zip(line.at, line.verdicts, strict=False)
         bad |= {at for at, verdict in verdicts if verdict is Verdict.FAIL}
         middle = median(line.figures)

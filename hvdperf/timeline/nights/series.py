@@ -31,7 +31,7 @@ from hvdperf.timeline.nights.changes import UNCERTAIN, ByLine
 from hvdperf.timeline.nights.falls import MOST, Fall, JudgedSpeeds, What
 from hvdperf.timeline.nights.gate import Gated, key_of
 from hvdperf.timeline.nights.night import Accepted, Night, accepted_until
-from hvdperf.timeline.nights.speed import ALL, FEWEST, Key, Scope
+from hvdperf.timeline.nights.speed import FEWEST, Scope
 from hvdperf.timeline.store import named
 from hvdperf.verdict import Verdict, worst
 
@@ -374,7 +374,7 @@ def _drifting(series: Series) -> _Drifting | None:
         fell = series.measured.index(series.fall.since)
         starts.append(fell)
         keys = [key for unit, key in series.fall.what if unit is Measure.SPEED]
-        fallen = {line.name for line in every if any(_has(key, line) for key in keys)}
+        fallen = {line.name for line in every if any(key.covers(line) for key in keys)}
     slower = [line for line in every if line.name in changed | fallen]
     if not slower:
         return None
@@ -396,11 +396,6 @@ def _drifting(series: Series) -> _Drifting | None:
     if fell not in near or len(fallen & names) <= MOST * len(fallen):
         fell = -1
     return _Drifting(ramp, first, last, lines, own, fell) if own or fell >= 0 else None
-
-
-def _has(key: Key, line: Line) -> bool:
-    """Return whether a throughput is the one of a key, or one of those of which it is the mean."""
-    return key == ALL or (key.name == line.model and key.world_size in (0, line.world_size))
 
 
 def _follows(values: Mapping[int, float], shape: Mapping[int, float], rate: float) -> bool:

@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln, ndtr, ndtri, stdtr, stdtrit
 
-from hvdperf.timeline.lines import LEAST_CHANGE
+from hvdperf.timeline.lines import LEAST_CHANGE, Line
 
 # The number of nights that a night is compared with, the newest ones that are left out because
 # they are judged together with it, and the fewest sound nights before the first that is judged.
@@ -106,6 +106,10 @@ class Key(NamedTuple):
     def __str__(self) -> str:
         """Return the name, such as vgg_16-np8, vgg_16, gpu05 or all."""
         return f"{self.name}-np{self.world_size}" if self.world_size else self.name or "all"
+
+    def covers(self, line: Line) -> bool:
+        """Return whether it is this throughput, or a mean of its network or of all."""
+        return self == ALL or (self.name == line.model and self.world_size in (0, line.world_size))
 
 
 ALL = Key(Scope.ALL)
