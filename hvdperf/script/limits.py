@@ -206,10 +206,11 @@ def _of_gpu(parts: Parts, gpu: Gpu, ranks: Sequence[Rank]) -> Limit:
 
 
 def stop_told(stop: Stop) -> str:
-    """Return for how long a rank did not run, and why."""
+    """Return for how long ranks did not run, and why."""
+    whose, it = ("ranks", "they") if stop.rank is None else (f"rank {stop.rank}", "it")
     times = f", {stop.count} times" if stop.count > 1 else ""
-    why = "it had no core" if stop.is_starved else "the process or its machine was stopped"
-    return f"rank {stop.rank} did not run for {stop.seconds:.1f} s{times}: {why}"
+    why = f"{it} had no core" if stop.is_starved else "the process or its machine was stopped"
+    return f"{whose} did not run for {stop.seconds:.1f} s{times}: {why}"
 
 
 def _stop(stop: Stop | None) -> Iterator[Limit]:

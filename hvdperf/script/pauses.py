@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
+from hvdperf.explain.time_breakdown import standing_out
 from hvdperf.script.recorded import Pause, Rank
 from hvdperf.worker.script.tap._hvdperf_recorder import BEAT_S, FIRST
 
@@ -24,10 +25,11 @@ _IDLE, _FEW, _BEATS = 0.1, 20.0, 2.0
 
 @dataclass(frozen=True)
 class Stop:
-    """A rank that did not run for some time. seconds: of all its pauses. share: of its time.
-    is_starved: whether it had no core; else it was stopped. count: number of pauses."""
+    """The pauses of the rank that did not run for longest. rank: None if others were stopped for at
+    least half as long. count: number of pauses. seconds: of all of them. share: of its time.
+    is_starved: whether it had no core; else it was stopped."""
 
-    rank: int
+    rank: int | None
     count: int
     seconds: float
     share: float
@@ -71,13 +73,13 @@ def paused_steps(ranks: Sequence[Rank]) -> Set[int]:
 
 
 def stop_of(ranks: Sequence[Rank]) -> Stop | None:
-    """Return the rank that did not run for longest; None if all ran all the time."""
-    found = []
-    for rank in ranks:
-        pauses = _pauses(rank)
-        if pauses and rank.steps is not None and rank.steps.sums:
-            seconds = sum(each.seconds for each in pauses)
-            starved = sum(each.seconds for each in pauses if _is_starved(each))
-            share = min(seconds / rank.steps.sums, 1.0)
-            found.append(Stop(rank.rank, len(pauses), seconds, share, 2 * starved > seconds))
-    return max(found, key=lambda each: each.seconds, default=None)
+    """Return the longest stop of a rank; None if all ran all the time."""
+    paused = {rank.rank: sum(each.seconds for each in _pauses(rank)) for rank in ranks}
+    worst = max(ranks, key=lambda rank: paused[rank.rank], default=None)
+    if worst is None or worst.steps is None or not (worst.steps.sums and paused[worst.rank]):
+        return None
+    pauses, seconds = _pauses(worst), paused[worst.rank]
+    starved = sum(each.seconds for each in pauses if _is_starved(each))
+    share = min(seconds / worst.steps.sums, 1.0)
+    alone = standing_out(paused) if len(ranks) > 1 else worst.rank
+    return Stop(alone, len(pauses), seconds, share, 2 * starved > seconds)

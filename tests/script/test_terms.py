@@ -438,6 +438,12 @@ def test_a_rank_that_was_stopped_is_told_and_its_step_is_no_slow_step() -> None:
     starved = stop_of(with_pause(0.05, 5.5, 150))
     assert starved is not None
     assert starved.is_starved
+    together = stop_of(changed(ranks, pauses=ranks[1].pauses))
+    assert together is not None
+    assert together.rank is None, "the whole job was stopped"
+    alone = stop_of(ranks[1:])
+    assert alone is not None
+    assert alone.rank == 1
 
 
 @pytest.mark.parametrize(
