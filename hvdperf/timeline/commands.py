@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from hvdperf.cli import REFUSED, Command, Group, complain
-from hvdperf.columns import Columns, wrapped
+from hvdperf.columns import wrapped
 from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_whole
 from hvdperf.paths import CHECKOUT, RESULTS, shown
@@ -27,7 +27,6 @@ from hvdperf.timeline import history, stacks
 from hvdperf.timeline.history import Axis
 from hvdperf.timeline.lines import Standing
 from hvdperf.timeline.nights import night as documents
-from hvdperf.timeline.nights.changes import repeat
 from hvdperf.timeline.nights.night import OVERDUE_H, Night, check_series, read_nights
 from hvdperf.timeline.nights.run import NightPlan, run
 from hvdperf.timeline.nights.series import Series
@@ -308,34 +307,27 @@ def list_regressions(
         --since DATE: List changes since this date, such as 2026-01-01. Default: all.
         --better: List improvements, too. Default: only regressions.
     """
-    first = "" if since is None else f"{since}"
     found = _read(which, where, which.series)
     if not found.of:
         published = which.published and without_secret(which.published)
         place = published or shown(where.results / NIGHTS)
         raise UserError(f"{place}: there are no nights; measure one: nightly run")
-    table = Columns(("since", -10), ("change (95 %)", -26), ("nights", 6), (" line", 0))
     for name, nights in found.of.items():
         series = Series(name, nights, found.accepted[name])
-        either = (change for change in series.changes if change.is_worse or better)
-        wanted = [change for change in either if change.since >= first]
+        wanted = [
+            each
+            for each in series.findings
+            if (better or each.standing is not Standing.BETTER) and each.since >= f"{since or ''}"
+        ]
         many = f"{len(nights)} night{'s' * (len(nights) != 1)}"
         print(f"{name}: {many}, {nights[0].night} to {nights[-1].night}")
-        if wanted:
-            print(table.header)
-        for change in wanted:
-            standing = change.standing
-            why = series.why(change.since) if standing is Standing.ACCEPTED else ""
-            told = f"{standing.value}: {why}" if why else standing.value
-            word = "" if standing is Standing.OPEN else f" ({told})"
-            row = (change.since, change.size, change.count)
-            print(table.row(*row, f" {change.line.name}{word}"))
-            for mark in change.marks:
-                print(f"    that night: {mark}")
-            if command := repeat(nights[change.at], change.line):
-                print(f"    again: {command}")
+        for each in wanted:
+            first, *more = each.lines()
+            print(f"  {first} ({each.standing.value})")
+            for line in more:
+                print(f"    {line}")
         for node in series.found.nodes:
-            text = f"{100 * (node.change - 1):+.1f} % on {node.nights} nights, {node.lines} lines"
+            text = f"{100 * (node.change - 1):+.1f} % on {node.nights} nights"
             print(f"  a host that differs: {', '.join(node.hosts)}: {text}; left out above")
         if not wanted:
             what = "changed" if better else "become worse"

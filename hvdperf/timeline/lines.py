@@ -103,25 +103,19 @@ class Standing(Enum):
 class Change:
     """A lasting change of a line. step: in the line's own points. before, since: the date or the
     release of the last document before it, and of the first one that has it; the same if the change
-    lies within a release. marks: what else changed at about that place, in words. standing: of a
-    change by date, set by by_line; it means nothing by release."""
+    lies within a release. standing: of a change by date, set by by_line; it means nothing by
+    release."""
 
     line: Line
     step: Step
     before: str
     since: str
-    marks: tuple[str, ...] = ()
     standing: Standing = Standing.OPEN
 
     @property
     def at(self) -> int:
         """Return the index of the first document that has it."""
         return self.line.at[self.step.at]
-
-    @property
-    def count(self) -> int:
-        """Return how many figures have it, up to the next change."""
-        return self.step.until - self.step.at
 
     @property
     def is_worse(self) -> bool:

@@ -283,7 +283,7 @@ def _machine(series: Series) -> dict[str, str]:
     found = {"machine": machine(known), "stack": stack(known), "hosts": ", ".join(part.hosts)}
     for node in series.found.nodes:
         found[f"nights on {', '.join(node.hosts)}, which are left out of the changes"] = (
-            f"{percent(node.change)} in {node.lines} lines, {node.nights} nights"
+            f"{percent(node.change)} on {node.nights} nights"
         )
     return found
 

@@ -185,7 +185,7 @@ def test_events_are_listed_with_what_changed_that_night(page: Page) -> None:
     facts = page.locator(".facts").text_content() or ""
     for host in ("gpu-07", "gpu-09"):
         assert f"nights on {host}, which are left out of the changes" in facts
-    assert facts.count(" % in 32 lines, 4 nights") == 2
+    assert facts.count(" % on 4 nights") == 2
 
 
 def test_every_line_has_its_last_figure_its_change_and_a_command(page: Page) -> None:

@@ -25,9 +25,8 @@ from hvdperf.verdict import Ceiling, Verdict, worst
 UNCERTAIN = 3
 # A node's nights are compared with those of other nodes among so many nights before and after.
 NEIGHBOURS = 7
-# The fewest nights of a node that is blamed, and the p below which it is: of a line, of which there
-# are many, and of the throughputs together.
-FEWEST_NIGHTS, SIGNIFICANT, SIGNIFICANT_OF_ALL = 2, 1e-4, 1e-3
+# The fewest nights of a node that is blamed, and the p below which one of all nodes is.
+FEWEST_NIGHTS, SIGNIFICANT = 2, 1e-3
 # Verdicts whose figure is no measurement of an unbroken system.
 UNSOUND = (Verdict.INVALID, Verdict.NOT_RUN)
 # So many lines that change within UNCERTAIN nights confirm each other.
@@ -49,13 +48,11 @@ EARLIER = 10
 @dataclass(frozen=True)
 class BadNode:
     """A host with which a series is worse than without it, or hosts that always come together.
-    nights: how many. change: median over lines of the ratio to other nights nearby. lines: of how
-    many lines."""
+    nights: how many. change: ratio of the throughputs to those of other nights nearby."""
 
     hosts: tuple[str, ...]
     nights: int
     change: float
-    lines: int
 
 
 @dataclass(frozen=True)
@@ -73,17 +70,17 @@ class ByLine:
 def by_line(nights: Sequence[Night], accepted: date = date.min) -> ByLine:
     """Return what the lines of a series show. nights: in the order of dates. accepted: up to which
     night changes for the worse are."""
-    found, marked = lines(nights), marks(nights)
+    found = lines(nights)
     nodes = bad_nodes(nights, found)
     bad = {
         index
         for index, night in enumerate(nights)
         if any(set(node.hosts) <= set(night.hosts) for node in nodes)
     }
-    changes = [change for line in found for change in _changes(without(line, bad), nights, marked)]
+    changes = [change for line in found for change in _changes(without(line, bad), nights)]
     changes.sort(key=lambda each: each.since)
     judged = [replace(each, standing=standing_of(each, changes, accepted)) for each in changes]
-    return ByLine(found, marked, judged, nodes)
+    return ByLine(found, marks(nights), judged, nodes)
 
 
 def lines(nights: Sequence[Night], gates: bool = False) -> list[Line]:
@@ -183,27 +180,31 @@ def _differences(before: Night, night: Night) -> list[str]:
 
 
 def bad_nodes(nights: Sequence[Night], found: Sequence[Line]) -> list[BadNode]:
-    """Return the hosts with which a line, or the throughputs together, are worse than they are
-    without them at about the same time, the worst first. A host that took over for good is none:
-    its nights have no others nearby. Hosts that always come together are one."""
+    """Return the hosts with which the throughputs together are significantly worse than without
+    them at about the same time, the most significant first. A host that took over for good is none:
+    its nights have no others nearby. Hosts that always come together are one. The nights of each
+    are left out before the next is looked for: they make the other hosts of these nights look slow,
+    too."""
     groups = _groups(nights)
-    if len(groups) < 2:
-        return []
-    values = [values_of(line) for line in found]
-    alike = [own for line, own in zip(found, values, strict=True) if not line.verdicts]
-    levels = [_levels(own) for own in values]
-    common = together(alike)
-    named = dict.fromkeys(_worse(common, _levels(common), groups, SIGNIFICANT_OF_ALL))
-    for own, level in zip(values, levels, strict=True):
-        named |= dict.fromkeys(_worse(own, level, groups, SIGNIFICANT))
-    told = []
-    for hosts in named:
-        apart = [_apart(*_parted(level, groups[hosts])) for level in levels]
-        changes = [change for change in apart if change < -log1p(LEAST_CHANGE)]
-        if changes:
-            size = math.exp(median(changes))
-            told.append(BadNode(hosts, len(groups[hosts]), size, len(changes)))
-    return sorted(told, key=lambda node: node.change)
+    values = together([values_of(line) for line in found if not line.verdicts])
+    bad = list[BadNode]()
+    while True:
+        level, best, least = _levels(values), None, SIGNIFICANT / max(len(groups), 1)
+        for hosts, own in groups.items():
+            ours, theirs = (
+                np.array([value for index, value in level.items() if (index in own) is is_own])
+                for is_own in (True, False)
+            )
+            if len(ours) < FEWEST_NIGHTS or len(theirs) <= NEIGHBOURS:
+                continue
+            change = float(np.median(ours) - np.median(theirs))
+            if change < -log1p(LEAST_CHANGE) and (p := rank_test(ours, theirs)) < least:
+                best, least = BadNode(hosts, len(own), math.exp(change)), p
+        if best is None:
+            return bad
+        bad.append(best)
+        left_out = groups.pop(best.hosts)
+        values = {index: value for index, value in values.items() if index not in left_out}
 
 
 def values_of(line: Line, begin: int = 0) -> dict[int, float]:
@@ -243,46 +244,6 @@ def _groups(nights: Sequence[Night]) -> dict[tuple[str, ...], frozenset[int]]:
     return {tuple(hosts): own for own, hosts in together.items()}
 
 
-def _worse(
-    values: Mapping[int, float],
-    level: Mapping[int, float],
-    groups: Mapping[tuple[str, ...], frozenset[int]],
-    most: float,
-) -> Iterator[tuple[str, ...]]:
-    """Yield the hosts with which the values are significantly lower, the most significant ones
-    first. The nights of each are left out before the next ones are looked for: they would make the
-    other hosts of these nights look slow, too. level: of the values. most: the p of all hosts
-    together."""
-    while True:
-        best, hosts = most / len(groups), None
-        for name, own in groups.items():
-            ours, theirs = _parted(level, own)
-            if len(ours) < FEWEST_NIGHTS or len(theirs) <= NEIGHBOURS:
-                continue
-            if _apart(ours, theirs) < -log1p(LEAST_CHANGE):
-                p = rank_test(np.array(ours), np.array(theirs))
-                if p < best:
-                    best, hosts = p, name
-        if hosts is None:
-            return
-        yield hosts
-        values = {index: value for index, value in values.items() if index not in groups[hosts]}
-        level = _levels(values)
-
-
-def _parted(
-    level: Mapping[int, float], own: frozenset[int]
-) -> tuple[Sequence[float], Sequence[float]]:
-    """Return the levels of some nights, and those of the others."""
-    theirs = [value for index, value in level.items() if index not in own]
-    return [level[index] for index in sorted(own) if index in level], theirs
-
-
-def _apart(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return the distance of the median of some levels from that of others; 0 without one."""
-    return median(ours) - median(theirs) if ours and theirs else 0.0
-
-
 def _levels(values: Mapping[int, float]) -> dict[int, float]:
     """Return the distance of each night from the median of the nights nearby, itself left out."""
     figures, found = list(values.values()), {}
@@ -306,18 +267,10 @@ def without(line: Line, left_out: Set[int]) -> Line:
     )
 
 
-def _changes(
-    line: Line, nights: Sequence[Night], marked: Mapping[int, tuple[str, ...]]
-) -> Iterator[Change]:
+def _changes(line: Line, nights: Sequence[Night]) -> Iterator[Change]:
     for step in steps(line.figures):
-        first = line.at[step.at]
-        near = line.at[max(0, step.at - UNCERTAIN) : step.at + UNCERTAIN]
-        found = []
-        for at in range(near[0] + 1, near[-1] + 1):
-            when = "" if at == first else f" ({nights[at].night})"
-            found += [f"{text}{when}" for text in marked.get(at, ())]
-        before, since = (f"{nights[at].night}" for at in (line.at[step.at - 1], first))
-        yield Change(line, step, before, since, tuple(found))
+        before, since = (nights[line.at[place]].night for place in (step.at - 1, step.at))
+        yield Change(line, step, f"{before}", f"{since}")
 
 
 def repeat(night: Night, line: Line) -> str:

@@ -19,10 +19,8 @@ from typing import Any
 
 from hvdperf.records.documents import Kind, Row
 from hvdperf.records.outcome import Measure
-from hvdperf.timeline.history import STACK
 from hvdperf.timeline.lines import LEAST_CHANGE, percent
 from hvdperf.timeline.nights import gate
-from hvdperf.timeline.nights.changes import marks
 from hvdperf.timeline.nights.gate import Gated
 from hvdperf.timeline.nights.night import SCRIPT, Accepted, Night, accepted_until, machine_of
 from hvdperf.timeline.nights.speed import ALL, GAP, Key, Measured, Scope, Speed, UsualSpeeds
@@ -87,11 +85,6 @@ class Fall:
         return all_in_words(self.what, self.changes)
 
     @property
-    def changed(self) -> tuple[str, ...]:
-        """Return what else changed from the last usual night to the first that fell."""
-        return marks([self.usual, self.since]).get(1, ())
-
-    @property
     def again(self) -> str:
         """Return the command that measures what fell most again."""
         if self.night.script:
@@ -127,13 +120,6 @@ class Fall:
             fell = any(speed.fell for speed in self.machine.values())
             first = "; so look at the machine first" if fell else ""
             yield f"the machine without Horovod: {', '.join(told)}{first}"
-        if self.changed:
-            yield f"changed since {self.usual.night}: {'; '.join(self.changed)}"
-            script = self.night.script
-            against = f"{self.again} --against PYTHON"
-            yield from separating(
-                self.changed, f"hvdperf run --against PYTHON -- {script}" if script else against
-            )
 
     def commands(self) -> Iterator[Command]:
         """Yield the commands that look closer."""
@@ -154,35 +140,6 @@ def details(usual: Night, own: Night, node: str = "") -> Iterator[Command]:
         if SCRIPT in after.asked:
             shows = f"results/scripts/{before.session} and results/scripts/{after.session}"
         yield "details, on the machine that measured", shows
-
-
-# Fields of a fingerprint: the parts of a stack, of which another one can be installed beside it,
-# and what belongs to a node, whatever is installed and set. All others are settings.
-_OF_STACK = {*STACK, "mpirun", "mpi_library"} - {"tf32"}
-_OF_NODE = {
-    *("cpu_model", "microcode", "governor", "smt", "numa_nodes", "cores", "cpu_quota_cores"),
-    *("memory_gib", "kernel", "container", "gpus", "gpu_model", "gpu_driver", "gpu_memory_mib"),
-    *("gpu_power_limit_w", "gpu_max_sm_clock_mhz", "gpu_max_memory_clock_mhz", "rank_cores"),
-    "hosts",
-}
-
-
-def separating(changed: Sequence[str], against: str) -> Iterator[str]:
-    """Yield how what changed can be told apart, if it can. changed: as `marks` returns it. against:
-    the command that measures beside another environment's PYTHON."""
-    names = list(dict.fromkeys(text.partition(":")[0] for text in changed))
-    of_stack = [name for name in names if name in _OF_STACK]
-    of_node = [name for name in names if name in _OF_NODE]
-    settings = [name for name in names if name not in _OF_STACK | _OF_NODE]
-    if of_stack:
-        yield (
-            f"to isolate {named(of_stack)}: {against}, the interpreter of an environment with the "
-            "old packages (make stack)"
-        )
-    if settings:
-        yield f"to isolate {named(settings)}: repeat the command with the old value"
-    if of_node:
-        yield f"to isolate {named(of_node)}: measure a node that still has the old version"
 
 
 def _of(scope: Scope, keys: Iterable[Key]) -> list[Key]:

@@ -309,6 +309,7 @@ def _of_falls(series: Series, at: int, falls: Sequence[Fall], changes: Sequence[
         notes.insert(0, f"seen at once on {count} night{'s' * (count > 1)}, the last on {until}")
     amounts = [_amount(last, what) for what in last.what]
     kind, commands, changes = FindingKind.FALL, [*last.commands()], _by_size(changes)
+    notes += _changed(series, last.usual, last.since, last.again)
     if last.higher_since is None and changes:
         notes += _returns(series, changes[0])
     return Finding(kind, at, since, standing, amounts, last.told, notes, commands, changes)
@@ -331,14 +332,13 @@ def _of_changes(series: Series, changes: Sequence[Change]) -> Finding:
         models = named(sorted({change.line.model for change in changes}))
         told += f", and {len(others)} more line{'s' * (len(others) > 1)} of {models}"
     first = min(changes, key=lambda change: change.at)
-    marks = list(dict.fromkeys(mark for change in changes for mark in change.marks))
-    notes = [f"changed since {first.before}: {'; '.join(marks) or 'nothing that is recorded'}"]
-    notes += _returns(series, largest)
     nights, step = series.nights, largest.step
     usual, own = (nights[largest.line.at[place]] for place in (step.at - 1, step.at))
     commands = [*by_night.details(usual, own)]
-    if again := by_lines.repeat(nights[largest.at], largest.line):
+    again = by_lines.repeat(own, largest.line)
+    if again:
         commands.append(("measure the largest again", again))
+    notes = [*_changed(series, usual, own, again), *_returns(series, largest)]
     amounts = []
     for each in changes:
         unit = each.line.measure.value if each.line.measure else ""
@@ -347,6 +347,28 @@ def _of_changes(series: Series, changes: Sequence[Change]) -> Finding:
     standing = _most_urgent(change.standing for change in changes)
     kind, since = FindingKind.CHANGE, first.since
     return Finding(kind, first.at, since, standing, amounts, told, notes, commands, changes)
+
+
+def _changed(series: Series, usual: Night, since: Night, again: str) -> Iterator[str]:
+    """Yield what else changed from one night to another, or near them, because a change may be
+    placed a few nights too early or too late, and how to isolate it. again: the command that
+    measures once more."""
+    dates = [night.night for night in series.nights]
+    first, last = dates.index(usual.night), dates.index(since.night)
+    found = []
+    for at, texts in series.found.marks.items():
+        if first + 1 - UNCERTAIN < at < last + UNCERTAIN:
+            when = "" if first < at <= last else f" ({dates[at]})"
+            found += [f"{text}{when}" for text in texts]
+    yield f"changed since {usual.night}: {'; '.join(found) or 'nothing that is recorded'}"
+    if found and again:
+        script = since.script
+        with_stack = f"{'hvdperf run' if script else again} --against PYTHON"
+        with_stack += f" -- {script}" if script else ""
+        yield (
+            "to isolate one of these: measure with its old value; for a package of the stack: "
+            f"{with_stack} (of make stack)"
+        )
 
 
 class _Drifting(NamedTuple):

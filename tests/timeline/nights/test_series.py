@@ -47,7 +47,7 @@ def test_a_host_that_took_over_is_no_bad_node_but_a_marked_change() -> None:
     assert found.nodes == []
     (change,) = found.changes
     assert change.since == f"{moved[200].night}"
-    assert "hosts: gpu-01, gpu-02 -> gpu-03" in change.marks
+    assert "hosts: gpu-01, gpu-02 -> gpu-03" in found.marks[200]
 
 
 CALM = Year(0.01, steps={}, drift=1.0, bad=((), ()), networks=3, world_sizes=(1, 8))
@@ -76,10 +76,8 @@ def test_half_the_throughput_is_red_on_the_first_night_and_on_all_later_ones() -
     assert sorted(judge_speeds(made).falls) == list(range(30, 40))
     first = state(made[:31])
     assert first.verdict is Verdict.FAIL
-    text, changed, stack, setting, node, closer, again, accept = first.slower()
-    assert stack.startswith(f"to isolate keras: {made[30].command} --against PYTHON")
-    assert setting.startswith("to isolate tf32: ")
-    assert node.startswith("to isolate gpu_driver: ")
+    text, changed, isolate, closer, again, accept = first.slower()
+    assert f"{made[30].command} --against PYTHON" in isolate
     assert again == f"reproduce: {made[30].command}"
     assert text.startswith(f"since the night of {made[30].night}: -")
     assert re.search(r"\(-5\d\.\d to -4\d\.\d\) samples/s of all 6 throughputs$", text)
