@@ -289,6 +289,17 @@ class Row:
     reason: str
     observations: tuple[float, ...] = ()
 
+    @property
+    def figure_text(self) -> str:
+        """Return the figure with its bounds and limits, in words."""
+        if self.figure is None:
+            return "no figure"
+        bounds = "" if self.lower is None else f" ({self.lower:.3f} to {self.upper:.3f})"
+        limit = self.limit or Limit(None, None)
+        ends = (("at least", limit.at_least), ("at most", limit.at_most))
+        limits = " and ".join(f"{word} {end:.3g}" for word, end in ends if end is not None)
+        return f"{self.figure:.3f}{bounds}{f', limit {limits}' if limits else ''}"
+
 
 class Kind(Enum):
     """What the session of a summary is within its night; OWN outside of nights.

@@ -251,10 +251,6 @@ def _told(series: Series, doing: Sequence[Finding], is_late: bool) -> str:
     """Return what matters of a series, in a sentence. doing: the events that make it FAIL, the
     largest first. is_late: whether the next night is."""
     last = series.last or series.nights[-1]
-    alarms = [each.row for each in series.gated if each.is_alarm]
-    failed = [
-        row.name for _, row in last.cases if row.verdict is Verdict.FAIL and row not in alarms
-    ]
     told = []
     if is_late:
         told.append(f"{MISSING}: no night since {last.night}")
@@ -264,9 +260,7 @@ def _told(series: Series, doing: Sequence[Finding], is_late: bool) -> str:
         told += [f"and {more} more event{'s' * (more > 1)}"] * bool(more)
     elif series.fall is not None:
         told.append(f"{series.fall.told}, but {series.fall.excuse}")
-    if failed:
-        told.append(f"FAIL of {store.named(failed)}")
-    elif not doing:
+    if not doing:
         told.append(last.told)
     told += store.shortened([each.told for each in series.suspects], "suspects of the gate")
     if series.speeds.waits:

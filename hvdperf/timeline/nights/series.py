@@ -32,7 +32,7 @@ from hvdperf.timeline.nights.falls import MOST, Fall, JudgedSpeeds, What
 from hvdperf.timeline.nights.gate import Gated, key_of
 from hvdperf.timeline.nights.night import Accepted, Night, accepted_until
 from hvdperf.timeline.nights.speed import FEWEST, Scope
-from hvdperf.timeline.store import named
+from hvdperf.timeline.store import named, shortened
 from hvdperf.verdict import Verdict, worst
 
 # So many findings are told whole.
@@ -47,6 +47,7 @@ class FindingKind(Enum):
     FALL = "fall"
     CHANGE = "change point"
     DRIFT = "drift"
+    CASE = "case"
     SUSPECT = "suspect"
     MISSING = "missing"
 
@@ -70,8 +71,8 @@ class Amount(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """A fall, a lasting change, several that began at about the same time, a drift, a suspect of
-    the last night's gate, or what is no longer measured.
+    """A fall, a lasting change, several that began at about the same time, a drift, a case of the
+    last night that FAILs, a suspect of its gate, or what is no longer measured.
 
     at: index of its first night; since: the date of that. standing: that of what matters most.
     amounts: what changed, the largest first. told: the same in words. notes: what else is known.
@@ -270,10 +271,11 @@ def _findings(series: Series) -> Iterator[Finding]:
     for is_worse in (True, False):
         alike = [each for each in left if each.is_worse is is_worse]
         found += [_of_changes(series, own) for own in _together(alike)]
-    found += [_of_gate(series, each) for each in series.gated if not each.is_alarm]
+    found += _of_cases(series)
     found += [_of_missing(series, first) for first in {*series.missing.values()}]
     for each in found:
-        if each.standing in (Standing.OPEN, Standing.MISSING):
+        can_accept = each.kind is not FindingKind.CASE
+        if can_accept and each.standing in (Standing.OPEN, Standing.MISSING):
             accept = f"hvdperf nightly accept --series {series.name} --why REASON"
             each.commands.append(("to accept it", accept))
         if each.standing is Standing.ACCEPTED:
@@ -296,6 +298,9 @@ def _of_falls(series: Series, at: int, falls: Sequence[Fall], changes: Sequence[
     notes, since = [*last.notes()], f"{last.since.night}"
     if last is on:
         standing = Standing.SUSPECT if last.excuse else Standing.OPEN
+        if any(unit is by_night.Gate.SPEED for unit, _ in last.what):
+            alarms = (each.row for each in series.gated if each.is_alarm)
+            notes += shortened([f"{row.name}: {row.reason}" for row in alarms], "alarms")
         if last.night is not series.measured[-1]:
             notes.append(
                 f"last seen on the night of {last.night.night}; open until two of three nights are "
@@ -471,15 +476,33 @@ def _returns(series: Series, change: Change) -> Iterator[str]:
         yield f"back where it was before {earlier[-1].since}"
 
 
-def _of_gate(series: Series, suspect: Gated) -> Finding:
-    at, row = len(series.nights) - 1, suspect.row
-    night, name = series.nights[at], key_of(suspect.part, row).name
-    since = f"{night.night}"
-    amount = Amount(name, by_night.Gate.SPEED.value, since, row.figure, row.lower, row.upper)
-    again = [("reproduce", night.repeat(suspect.part, row))]
-    told = f"{name}: {row.reason}"
-    kind, standing = FindingKind.SUSPECT, Standing.SUSPECT
-    return Finding(kind, at, since, standing, [amount], told, commands=again)
+def _of_cases(series: Series) -> Iterator[Finding]:
+    """Yield a finding for each case of the last night that FAILs, or is a suspect of its gate. An
+    alarm of a gate is a fall."""
+    if not series.nights:
+        return
+    at, night, gated = len(series.nights) - 1, series.nights[-1], [*series.gated]
+    alarms = [each.row for each in gated if each.is_alarm]
+    failed = [
+        (FindingKind.CASE, Standing.OPEN, part, row)
+        for part, row in night.cases
+        if row.verdict is Verdict.FAIL and row not in alarms
+    ]
+    suspects = [
+        (FindingKind.SUSPECT, Standing.SUSPECT, each.part, each.row)
+        for each in gated
+        if not each.is_alarm
+    ]
+    for kind, standing, part, row in (*failed, *suspects):
+        name, since = key_of(part, row).name, f"{night.night}"
+        amount = Amount(name, "", since)
+        if part.kind.is_gate:
+            bounds = row.figure, row.lower, row.upper
+            amount = Amount(name, by_night.Gate.SPEED.value, since, *bounds)
+        figure = f"{row.figure_text} on {named(part.hosts)}" * (kind is FindingKind.CASE)
+        told = f"{name}: {'; '.join(filter(None, (figure, row.reason)))}"
+        again = [("reproduce", night.repeat(part, row))]
+        yield Finding(kind, at, since, standing, [amount], told, commands=again)
 
 
 def _of_missing(series: Series, first: date) -> Finding:

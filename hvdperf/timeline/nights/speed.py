@@ -6,11 +6,10 @@ GAP, after the usual difference of the night's hosts is taken off. The scale of 
 of its own earlier ones, moderated by those of the other throughputs (Smyth, Statistical
 Applications in Genetics and Molecular Biology 3, 2004). The tails and the correlation of nights are
 estimated from all throughputs; the change of all has its own estimates as well, and the worse ones
-count. So a series whose nights differ much, or differ wildly now and then, finds less. Three rules
+count. So a series whose nights differ much, or differ wildly now and then, finds less. Two rules
 look for a fall:
 
 - one night is far below;
-- two nights of the last three are below;
 - the mean of the last three nights is below.
 
 They share FALSE_A_YEAR, the expected number of nights of a year on which a series falls although
@@ -30,7 +29,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln, ndtr, ndtri, stdtr, stdtrit
+from scipy.special import gammaln, stdtr, stdtrit
 
 from hvdperf.timeline.lines import LEAST_CHANGE, Line
 
@@ -45,10 +44,8 @@ LEAST_FALL = math.log1p(LEAST_CHANGE)
 # Falls a year, of all rules and lines, where nothing has changed.
 FALSE_A_YEAR = 0.3
 _NIGHTS_A_YEAR = 365
-# The shares of the throughputs, of the networks' means, of all, and of the nodes' means; and those
-# of the rules.
+# The shares of the throughputs, of the networks' means, of all, and of the nodes' means.
 _SHARES, _SHARES_WITH_NODES = (0.25, 0.25, 0.5), (0.2, 0.15, 0.4, 0.25)
-_OF_ONE, _OF_TWO, _OF_MEAN = 0.4, 0.2, 0.4
 # Degrees of freedom that the tails may have. The smallest one counts that is nearly as likely as
 # the likeliest: ln of the ratio of likelihoods.
 _TAILS, _NEARLY = (3, 4, 5, 7, 10, 15, 30, 100), 6.0
@@ -240,7 +237,7 @@ class UsualSpeeds:
         self._counts: dict[Key, int] = {}
         self._scales: dict[Key, float] = {}
         self._sds: dict[Key, float] = {}
-        self._bounds: dict[Scope, tuple[float, float, float]] = {}
+        self._bounds: dict[Scope, tuple[float, float]] = {}
 
     def compare(
         self,
@@ -513,9 +510,9 @@ class UsualSpeeds:
     def _shape_of(self, scope: Scope) -> _Shape:
         return self._shape_of_all if scope is Scope.ALL else self._shape
 
-    def _bounds_by_kind(self) -> dict[Scope, tuple[float, float, float]]:
-        """Return the bounds of the three rules, in standard deviations, for each kind of change
-        that is judged."""
+    def _bounds_by_kind(self) -> dict[Scope, tuple[float, float]]:
+        """Return the bounds of both rules, in standard deviations, for each kind of change that is
+        judged."""
         if self.sound < FEWEST:
             return {}
         known = {key.scope for key, past in self._past.items() if len(past.squares) >= _KNOWN}
@@ -527,15 +524,14 @@ class UsualSpeeds:
                 # So few levels that their bounds are computed once.
                 share = shares[kind] / 2 ** math.ceil(math.log2(count))
                 level = self._false_a_year / _NIGHTS_A_YEAR * share
-                shape = self._shape_of(kind)
-                found[kind] = _bounds(shape.tail, round(shape.correlation, 1), level)
+                found[kind] = _bounds(self._shape_of(kind).tail, level)
         return found
 
     def _fell(self, key: Key, change: float, loss: float) -> bool:
         """Return whether a night, or several of the last three, show a fall. loss: of the last
         three nights from the highest level, in ln. What sinks little by little is no fall before it
         has lost twice the smallest one."""
-        one, two, mean = self._bounds[key.scope]
+        one, mean = self._bounds[key.scope]
         sd = self._sds[key]
         known = list(self._past.get(key, _Past()).recent)
         before, recent = known[-2 * GAP - 1 : -GAP], known[-GAP:]
@@ -548,12 +544,9 @@ class UsualSpeeds:
 
         if change < -one * sd and is_sudden([change], recent):
             return True
-        if not is_sudden([*recent, change], before):
-            return False
-        if change < -two * sd and recent and min(recent) < -two * sd:
-            return True
         # One wild night is no fall of three, and a night that is back is none.
-        if len(recent) == GAP and change < -sd and min(recent) < -sd:
+        three_are_below = len(recent) == GAP and change < -sd and min(recent) < -sd
+        if three_are_below and is_sudden([*recent, change], before):
             known = [each[-1] for each in self._past[key].waiting][-GAP:]
             rounds = (sum(known) + self._known.get(key, 0.0)) / 9
             of_three = math.sqrt(self._scales[key] ** 2 * self._unsure(key, 3) + rounds)
@@ -631,27 +624,11 @@ def _of_variance_1(tail: int) -> float:
 
 
 @lru_cache(maxsize=1024)
-def _bounds(tail: int, rho: float, level: float) -> tuple[float, float, float]:
-    """Return how many standard deviations one night, two of three, and the mean of three have to be
-    below, each in units of its own standard deviation."""
-    unit = _of_variance_1(tail)
-    one = -float(stdtrit(tail, level * _OF_ONE)) * unit
-    two = -float(stdtrit(tail, _alone(level * _OF_TWO / 3, rho))) * unit
-    return one, two, _of_mean(tail, level * _OF_MEAN)
-
-
-def _alone(both: float, rho: float) -> float:
-    """Return the p of one night if that of two correlated ones (bivariate normal) is `both`."""
-    low, high = both, 0.5
-    x = np.linspace(0, 12, 2401)
-    for _ in range(50):
-        p = math.sqrt(low * high)
-        c = -float(ndtri(p))
-        at = c + x
-        inner = np.exp(-(at**2) / 2) / math.sqrt(2 * math.pi)
-        joint = float((inner * ndtr((rho * at - c) / math.sqrt(1 - rho**2))).sum() * (x[1] - x[0]))
-        low, high = (p, high) if joint < both else (low, p)
-    return low
+def _bounds(tail: int, level: float) -> tuple[float, float]:
+    """Return how many standard deviations one night, and the mean of three, have to be below, each
+    in units of its own standard deviation. Each has half of the level."""
+    one = -float(stdtrit(tail, level / 2)) * _of_variance_1(tail)
+    return one, _of_mean(tail, level / 2)
 
 
 def _of_mean(tail: int, level: float) -> float:

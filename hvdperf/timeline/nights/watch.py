@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from hvdperf.files import write_whole
-from hvdperf.records.documents import Row, Summary
 from hvdperf.session.ending import EXIT_STATUS, NOTHING_MEASURED
-from hvdperf.timeline.nights.night import OVERDUE_H, Night
+from hvdperf.timeline.nights.night import OVERDUE_H
 from hvdperf.timeline.nights.series import Series
 from hvdperf.verdict import Verdict
 
@@ -123,12 +122,7 @@ def _issue(found: Series) -> Iterator[str]:
     night = found.last
     assert night is not None
     yield from (f"Night of {night.night}: {found.verdict.value} ({night.told}).", "")
-    if found.is_red:
-        yield "Slower than before:"
-        yield from (*(f"- {line}" for line in found.slower()), "")
-    for part, row in night.cases:
-        if row.verdict is Verdict.FAIL:
-            yield from _failed(night, part, row)
+    yield from (*(f"- {line}" for line in found.slower()), "")
     if night.unfit:
         yield "The machine was not ready to measure:"
         yield from (*(f"- {line}" for line in night.unfit), "")
@@ -137,27 +131,7 @@ def _issue(found: Series) -> Iterator[str]:
     yield f"The whole night again: `{night.command}`"
 
 
-def _failed(night: Night, part: Summary, row: Row) -> Iterator[str]:
-    name = f"{row.name} against the reference stack" if part.kind.is_gate else row.name
-    yield f"- **{name}**: {_figure(row)} on {', '.join(part.hosts) or 'an unknown host'}, "
-    yield f"  session {part.session}. {row.reason}".rstrip()
-    yield f"  Again: `{night.repeat(part, row)}`"
-    yield ""
-
-
 def badness(status: int) -> int:
     """Return the rank of a series' exit status, the worst one the highest."""
     bad = [each for each in EXIT_STATUS.values() if each]
     return -[MISSING_STATUS, *bad, NOTHING_MEASURED, 0].index(status)
-
-
-def _figure(row: Row) -> str:
-    if row.figure is None:
-        return "no figure"
-    bounds = "" if row.lower is None else f" [{row.lower:.3f}, {row.upper:.3f}]"
-    limit = ""
-    if row.limit is not None:
-        ends = (("at least", row.limit.at_least), ("at most", row.limit.at_most))
-        told = " and ".join(f"{word} {value:.3g}" for word, value in ends if value is not None)
-        limit = f", limit {told}"
-    return f"{row.figure:.3f}{bounds}{limit}"

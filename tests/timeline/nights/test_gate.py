@@ -101,7 +101,7 @@ def test_a_large_loss_is_an_alarm_on_its_first_night(tmp_path: Path) -> None:
     assert finding["standing"] == "worse"
     assert finding["amounts"][0]["change"] == pytest.approx(0.85)
     write_issues([watched(found)], tmp_path)
-    assert f"**{CASE} against the reference stack**" in (tmp_path / "open/a100.md").read_text()
+    assert f"- {CASE}: 0.850 " in (tmp_path / "open/a100.md").read_text()
 
 
 def test_what_a_second_session_does_not_show_is_no_suspect() -> None:
