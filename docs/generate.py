@@ -27,7 +27,7 @@ from hvdperf.json_records import schema
 from hvdperf.paths import ROOT
 from hvdperf.plan import thresholds as limits
 from hvdperf.plan.arms import Workload
-from hvdperf.plan.comparisons import AskedBy, Comparison, Question
+from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.plan.options import Options
 from hvdperf.plan.profile import PROFILES, Profile, Runs, Sampling, load_profile
 from hvdperf.plan.questions import FAULT_CASES, Fault
@@ -124,7 +124,7 @@ def cases() -> list[str]:
             name
             for name, profile in profiles.items()
             if not profile.fault_cases
-            and spec.asked_by is AskedBy.PROFILE
+            and not spec.asked_by_line
             and question in (profile.questions or tuple(Question))
         ]
         own = ", ".join(filter(None, (need.text for need in spec.needs)))

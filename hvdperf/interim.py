@@ -18,11 +18,9 @@ from hvdperf import stats
 from hvdperf.stats import Interval, NotMeasurable, Row
 from hvdperf.verdict import (
     FEWEST_ROUNDS,
-    ONE_SESSION,
     Judgement,
     Noise,
     Rule,
-    SessionNoise,
     Verdict,
     as_ratio,
     judge,
@@ -85,7 +83,6 @@ def judge_rounds(
     looks: Sequence[int],
     noise: Noise | None,
     forced: bool = False,
-    sessions: SessionNoise = ONE_SESSION,
 ) -> Judgement:
     """Judge a comparison by its rounds so far.
 
@@ -93,21 +90,19 @@ def judge_rounds(
     took no turns. looks: the full looks. noise: the noise that early looks assume; None for no
     early looks. forced: whether no further round will come, so that a verdict is tried even between
     looks. Without it the verdict is INCONCLUSIVE between looks. It is also INCONCLUSIVE at a look
-    that does not decide. sessions: by how much sessions differ, for a ratio of two of them.
+    that does not decide.
     """
     values, count = [median(row) for row in rows], len(rows)
     widened = 1.0 if noise is None else noise.widening
     if count in looks or (forced and count >= looks[0]):
-        return judge(values, rule, fail_alpha(count, rule.alpha, looks), widened, sessions)
-    exact = judge(values, rule, widened=widened, sessions=sessions)
+        return judge(values, rule, fail_alpha(count, rule.alpha, looks), widened)
+    exact = judge(values, rule, widened=widened)
     if exact.verdict is Verdict.INVALID or count > looks[0]:
         return _left_open(exact)
     too_few = f"only {count} rounds: a FAIL needs {looks[0]}"
     if exact.verdict is Verdict.FAIL:
         exact = replace(exact, reason=too_few)
-    early = None
-    if noise is not None:
-        early = early_interval(rows, EARLY * rule.alpha, noise, sessions)
+    early = None if noise is None else early_interval(rows, EARLY * rule.alpha, noise)
     if forced and count >= FEWEST_ROUNDS and exact.verdict is Verdict.PASS:
         return replace(exact, fail_alpha=None)
     if early is None:
@@ -170,9 +165,7 @@ def fail_alpha(count: int, alpha: float, looks: Sequence[int]) -> float:
     return alpha if count in looks[1:] else FIRST_FAIL * alpha
 
 
-def early_interval(
-    rows: Sequence[Row], alpha: float, noise: Noise, sessions: SessionNoise = ONE_SESSION
-) -> Interval | None:
+def early_interval(rows: Sequence[Row], alpha: float, noise: Noise) -> Interval | None:
     """Return the figure with bounds from few rounds, as a ratio.
 
     Returns None if there are too few rounds, or too few turns to estimate their noise, or if a
@@ -189,7 +182,6 @@ def early_interval(
     values = [median(row) for row in rows]
     error = noise.widening * math.sqrt(early_variance(rows, noise) / count)
     half = stats.student_quantile(1 - alpha, PRIOR_ROUNDS + count - 1) * error
-    half = math.hypot(half, sessions.half(alpha))
     centre = fmean(values)
     estimate = stats.hodges_lehmann(values, alpha).estimate
     try:

@@ -9,7 +9,7 @@ statistics of the Walsh averages, with exact tail probabilities.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
@@ -51,18 +51,11 @@ class Interval(Figures):
 
     def widened(self, factor: float) -> Interval:
         """Return the interval with bounds that are farther from the estimate by the factor."""
-        return self if factor == 1 else self._reaching(lambda side: factor * side)
-
-    def apart(self, half: float) -> Interval:
-        """Return the interval of the sum with an independent deviation around 0, of which a bound
-        at this level is `half` away (Zou and Donner, Statistics in Medicine 27, 2008)."""
-        return self if half == 0 else self._reaching(lambda side: math.hypot(side, half))
-
-    def _reaching(self, far: Callable[[float], float]) -> Interval:
-        """Return the interval with other bounds. far: returns the distance of a bound from the
-        estimate, by its distance so far."""
-        lower = self.estimate - far(self.estimate - self.lower)
-        return replace(self, lower=lower, upper=self.estimate + far(self.upper - self.estimate))
+        if factor == 1:
+            return self
+        below, above = self.estimate - self.lower, self.upper - self.estimate
+        lower, upper = self.estimate - factor * below, self.estimate + factor * above
+        return replace(self, lower=lower, upper=upper)
 
 
 @cache

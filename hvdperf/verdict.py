@@ -19,7 +19,6 @@ from hvdperf.stats import (
     NotMeasurable,
     fewest_bounded,
     hodges_lehmann,
-    student_quantile,
 )
 
 # The one-sided level of each bound, for a threshold and for a figure that is only shown.
@@ -166,23 +165,6 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class SessionNoise:
-    """By how much figures of two sessions differ although nothing has changed: the standard
-    deviation of ln of their ratio, and the degrees of freedom from which it is known."""
-
-    sd: float = 0.0
-    freedom: int = 1
-
-    def half(self, alpha: float) -> float:
-        """Return the distance of a bound of that level from the ratio, on the scale of ln."""
-        return self.sd * student_quantile(1 - alpha, self.freedom) if self.sd else 0.0
-
-
-# Of a figure that belongs to one session.
-ONE_SESSION = SessionNoise()
-
-
-@dataclass(frozen=True)
 class Judgement:
     """A verdict with the figure it rests on.
 
@@ -281,19 +263,15 @@ def judge(
     rule: Rule,
     fail_alpha: float | None = None,
     widened: float = 1.0,
-    sessions: SessionNoise = ONE_SESSION,
 ) -> Judgement:
     """Compare the observations (one natural logarithm a round) with a rule, by exact bounds.
     fail_alpha: the level of the bound that may FAIL, if that is not the rule's own. widened: factor
-    of the bounds' distance from the estimate, on the scale of logarithms. sessions: as in
-    `judge_rounds`."""
+    of the bounds' distance from the estimate, on the scale of logarithms."""
     count = len(observations)
     fail_alpha = rule.alpha if fail_alpha is None else fail_alpha
     try:
         to_pass, to_fail = (
-            as_ratio(
-                hodges_lehmann(observations, alpha).widened(widened).apart(sessions.half(alpha))
-            )
+            as_ratio(hodges_lehmann(observations, alpha).widened(widened))
             for alpha in (rule.alpha, fail_alpha)
         )
     except NotMeasurable as error:

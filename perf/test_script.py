@@ -4,7 +4,6 @@ import pytest
 
 from hvdperf.plan.questions import (
     aa,
-    baseline,
     communication,
     memory,
     startup,
@@ -41,12 +40,6 @@ def test_memory(comparison, measure):
 @pytest.mark.question(ask=throughput, smallest=1, scripts=True)
 def test_throughput(comparison, measure):
     """S_n reaches the floor in samples/s that the machine's thresholds have for it."""
-    assert measure(comparison).passed
-
-
-@pytest.mark.question(ask=baseline, smallest=1, scripts=True)
-def test_baseline(comparison, measure):
-    """S_n is not lower than in the session of --baseline by more than sessions differ."""
     assert measure(comparison).passed
 
 

@@ -14,25 +14,19 @@ from hvdperf import verdict
 from hvdperf.explain.steps import WORTH_A_WORD, long_steps
 from hvdperf.interim import judge_pair, judge_rounds
 from hvdperf.judge.trust import detect, of_fault_case, of_identical_groups
-from hvdperf.machine.noise_record import FEWEST_NEIGHBOURS
 from hvdperf.machine.placement import Slot, is_oversubscribed, nodes, place_group
 from hvdperf.plan.arms import Arm
-from hvdperf.plan.comparisons import AskedBy, Comparison, JudgedAs
+from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.profile import Profile
 from hvdperf.plan.questions import fault_case_of
 from hvdperf.plan.thresholds import Case, Thresholds, case_of
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import Launch, Round
 from hvdperf.stats import NotMeasurable, Row, hodges_lehmann
-from hvdperf.verdict import Judgement, Noise, Rule, SessionNoise, Verdict
+from hvdperf.verdict import Judgement, Noise, Rule, Verdict
 from hvdperf.work.evidence import parted, weights_differ
 from hvdperf.work.table import cause_of, measures, observed, work_of
 from hvdperf.worker.strategies import Strategy
-
-_SESSIONS_UNKNOWN = (
-    "too few sessions of this machine are known to tell by how much sessions differ; it will be "
-    f"judged after those of {FEWEST_NEIGHBOURS + 1} days"
-)
 
 
 @dataclass(frozen=True)
@@ -76,8 +70,6 @@ class Rules:
         two_groups = not comparison.is_of_one_arm
         if slower and two_groups and comparison.question.spec.is_speed:
             return verdict.REGRESSION
-        if comparison.question.spec.asked_by is AskedBy.BASELINE:
-            return verdict.REGRESSION
         rule = self.thresholds.rule(self._case(comparison))
         is_precise = self.profile.sampling.precision and comparison.question.spec.is_speed
         if isinstance(rule, verdict.Band) and is_precise:
@@ -100,8 +92,7 @@ class Judge:
 
     failures: of launches so far. correctness: by arm, the launch in which it trained reproducibly.
     weights: returns the weights after that training, by tensor. noise: returns the noise that early
-    looks assume; None for no early looks. sessions: by how much sessions of this machine differ;
-    None if too few are known.
+    looks assume; None for no early looks.
     """
 
     rules: Rules
@@ -109,7 +100,6 @@ class Judge:
     correctness: Mapping[Arm, Launch]
     weights: Callable[[Arm], Mapping[str, Any]]
     noise: Callable[[Comparison], Noise | None]
-    sessions: SessionNoise | None
     _compared: dict[Comparison, list[str]] = field(default_factory=dict)
 
     def outcome(
@@ -202,14 +192,11 @@ class Judge:
             return _with(
                 outcome, Verdict.INFO, None, "there is no threshold to detect the fault by"
             )
-        asked_by = comparison.question.spec.asked_by
-        if asked_by is AskedBy.BASELINE and self.sessions is None:
-            return _with(outcome, Verdict.INFO, None, _SESSIONS_UNKNOWN)
         if rule is None:
             line = self.rules.pasteable_line(comparison, outcome.observations)
             outcome = replace(outcome, threshold_line=line)
             reason = f"no threshold; add to {self.rules.thresholds.path.name}: {line}"
-            if asked_by is AskedBy.LINE:
+            if comparison.question.spec.asked_by_line:
                 return _with(outcome, Verdict.INFO, None, reason)
             word = Verdict.INVALID if count >= looks[0] else Verdict.INCONCLUSIVE
             return _with(outcome, word, None, reason)
@@ -218,23 +205,9 @@ class Judge:
             refused = _with(outcome, Verdict.INCONCLUSIVE, rule, too_short)
             return replace(refused, judgement=replace(refused.judgement, needs_longer_runs=True))
         noise = self.noise(comparison)
-        is_pair = comparison.judged_as is JudgedAs.AA_PAIR
-        sessions = self.sessions if asked_by is AskedBy.BASELINE else None
-        if is_pair:
-            judgement = judge_pair(rows, rule, looks, noise, final)
-        else:
-            judgement = judge_rounds(
-                rows, rule, looks, noise, final, sessions or verdict.ONE_SESSION
-            )
-        judgement = work.explained(judgement, comparison, outcome.rounds)
-        if sessions is not None and final and judgement.verdict is Verdict.INCONCLUSIVE:
-            # More rounds of this session say nothing of other sessions.
-            reason = (
-                "two sessions of this machine differ by as much: their standard deviation is "
-                f"{100 * sessions.sd:.1f} %"
-            )
-            judgement = replace(judgement, verdict=Verdict.INFO, reason=reason)
-        return replace(outcome, judgement=judgement)
+        by = judge_pair if comparison.judged_as is JudgedAs.AA_PAIR else judge_rounds
+        judgement = by(rows, rule, looks, noise, final)
+        return replace(outcome, judgement=work.explained(judgement, comparison, outcome.rounds))
 
     def _problems(self, outcome: Outcome, at_look: bool) -> list[str]:
         comparison, rounds = outcome.comparison, outcome.rounds

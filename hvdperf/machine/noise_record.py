@@ -1,10 +1,8 @@
-"""The noise record of a machine: the variance between its launches, and its throughputs, session by
-session.
+"""The noise record of a machine: the variance between its launches, session by session.
 
 An early look has to know how much two launches differ by chance alone, which three rounds cannot
-show; a throughput that is compared with an earlier session's, by how much sessions do. The record
-is kept in results/machines/<machine>.json, apart from the documents of sessions, because the form
-of these documents may change.
+show. The record is kept in results/machines/<machine>.json, apart from the documents of sessions,
+because the form of these documents may change.
 """
 
 from __future__ import annotations
@@ -14,9 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import pairwise
 from pathlib import Path
-from statistics import fmean, quantiles
+from statistics import quantiles
 
 from hvdperf.files import write_whole
 from hvdperf.json_records import Unreadable, decode, encode
@@ -24,14 +21,10 @@ from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Slot, is_oversubscribed
 from hvdperf.paths import shown
 from hvdperf.stats import RoundMoments
-from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Noise, SessionNoise
+from hvdperf.verdict import UNKNOWN_LAUNCH_SD, Noise
 
 # The number of latest sessions that count, and the fewest that are enough.
 LATEST, FEWEST = 20, 4
-# The fewest pairs of neighbouring days from which it is known by how much sessions differ.
-FEWEST_NEIGHBOURS = 4
-# The date at the beginning of a session's name.
-_DATE = len("20260131")
 # Floor of the assumed standard deviation between launches, which is else taken from the upper
 # quartile of the sessions' variances.
 LEAST_LAUNCH_SD = 0.02
@@ -55,18 +48,13 @@ def load_of(world_size: int, slots: Sequence[Slot]) -> Load:
 Variances = Mapping[Load, float]
 
 
-# Samples/s of all replicas, by the name of what they trained and on how many replicas.
-Speeds = Mapping[str, float]
-
-
 @dataclass(frozen=True)
 class Sessions:
     """The file of a machine. launch_variance, rounds: by the name of the session, in the order of
-    names. speeds: of the last session of each date."""
+    names."""
 
     launch_variance: Mapping[str, Variances] = field(default_factory=dict)
     rounds: Mapping[str, RoundMoments] = field(default_factory=dict)
-    speeds: Mapping[str, Speeds] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -98,25 +86,7 @@ class MachineRecord:
         rounds = self.known.rounds.values()
         return sum(rounds, RoundMoments()).correlation if len(rounds) >= FEWEST else 0.0
 
-    @property
-    def of_sessions(self) -> SessionNoise | None:
-        """Return by how much two sessions of this machine differ; None with fewer than
-        FEWEST_NEIGHBOURS pairs of neighbouring dates on which the same was measured.
-
-        Sessions of one hour are more alike than those of two days, so there is one session a date.
-        The variance is the mean square of the changes of ln from one to the next, so that a lasting
-        change counts once. Neighbouring changes share a session, so they count for two thirds of
-        independent ones (von Neumann, Annals of Mathematical Statistics 12, 1941).
-        """
-        squares = []
-        for before, after in pairwise(each for _, each in sorted(self.known.speeds.items())):
-            if both := before.keys() & after.keys():
-                squares.append(fmean(math.log(after[each] / before[each]) ** 2 for each in both))
-        if len(squares) < FEWEST_NEIGHBOURS:
-            return None
-        return SessionNoise(math.sqrt(fmean(squares)), 2 * len(squares) // 3)
-
-    def add(self, session: str, variances: Variances, rounds: RoundMoments, speeds: Speeds) -> None:
+    def add(self, session: str, variances: Variances, rounds: RoundMoments) -> None:
         """Write the file with this session, in place of an earlier part of the same session.
 
         Only the LATEST sessions are kept. Without variances nothing is written. Raises OSError.
@@ -126,11 +96,9 @@ class MachineRecord:
         every = {**self.known.launch_variance, session: variances}
         kept = sorted(every)[-LATEST:]
         moments = {**self.known.rounds, session: rounds}
-        of_dates = {**self.known.speeds, session[:_DATE]: speeds}
         document = Sessions(
             {name: every[name] for name in kept},
             {name: moments[name] for name in kept if name in moments},
-            {date: of_dates[date] for date in sorted(of_dates)[-LATEST:]},
         )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(self.path, encode(document).decode())

@@ -26,15 +26,6 @@ class Between(Enum):
     NEITHER = "neither"
 
 
-class AskedBy(Enum):
-    """Who asks a question: a profile; or, of a speed by itself, a line of the thresholds or
-    --baseline."""
-
-    PROFILE = "profile"
-    LINE = "line"
-    BASELINE = "baseline"
-
-
 class Scaling(Enum):
     """The work of n replicas. WEAK: each does as much as one alone. STRONG: they divide it."""
 
@@ -48,14 +39,13 @@ class Facts(NamedTuple):
     is_over_mpi: whether Horovod communicates over MPI, which mpi4py can use without Horovod.
     compares_stacks: whether two stacks are compared. parity_from: the smallest world size at which
     parity is asked. held_out: number of samples to validate the network on; 0 if its quality cannot
-    be measured. baseline: the throughput of the session of --baseline, if it has one.
+    be measured.
     """
 
     is_over_mpi: bool
     compares_stacks: bool
     parity_from: int
     held_out: int
-    baseline: float | None
 
 
 class Need(NamedTuple):
@@ -77,7 +67,6 @@ _WHOLE_GRADIENTS = Need(
     "not a language model", lambda asked, _: not network(asked.workload.model).looks_up_rows
 )
 _LARGE_ENOUGH = Need("", lambda asked, facts: asked.world_size >= facts.parity_from)
-_KNOWN_SPEED = Need("", lambda _, facts: facts.baseline is not None)
 # The broadcast of a script may be anywhere.
 _NO_SCRIPT = Need("", lambda asked, _: not asked.workload.is_script)
 # No ceiling fits every script's trace, whose fixed part does not grow with tensors.
@@ -100,8 +89,9 @@ class QuestionSpec:
     figure depends on the speed of the machine. same_weights: whether both sides have to train the
     same weights; of_strategies: whether they are Horovod and another strategy, too.
     without_exchange: whether steps are taken that exchange nothing. between: side that two stacks
-    are compared by. asked_by: who asks it. of_sentinels: whether it is asked of networks of which
-    only the trace is measured. needs: of a session.
+    are compared by. asked_by_line: whether a line of the thresholds asks it, not a profile.
+    of_sentinels: whether it is asked of networks of which only the trace is measured. needs: of a
+    session.
     """
 
     name: str
@@ -119,7 +109,7 @@ class QuestionSpec:
     of_strategies: bool = False
     without_exchange: bool = False
     between: Between = Between.CANDIDATE
-    asked_by: AskedBy = AskedBy.PROFILE
+    asked_by_line: bool = False
     of_sentinels: bool = False
     needs: tuple[Need, ...] = ()
 
@@ -272,14 +262,7 @@ class Question(Enum):
         "samples per second of all replicas under Horovod",
         rule=SpeedFloor,
         between=Between.NEITHER,
-        asked_by=AskedBy.LINE,
-    )
-    BASELINE = QuestionSpec(
-        "baseline",
-        "throughput / throughput of the session of --baseline",
-        between=Between.NEITHER,
-        asked_by=AskedBy.BASELINE,
-        needs=(_KNOWN_SPEED,),
+        asked_by_line=True,
     )
     STARTUP_INIT = _startup(Phase.INIT)
     STARTUP_TRACE = _startup(Phase.TRACE, " per gradient tensor", _NO_SCRIPT_ALONE)
@@ -336,8 +319,8 @@ class Comparison:
 
     The figure is speed(candidate) / speed(reference) / ideal_ratio, with speeds in samples per
     second over all replicas: 1.0 is an ideal efficiency, or equality. Works of other kinds have
-    other figures (Work.observe). A figure of a single side, such as a start or a growth of memory,
-    has the same arm on both; so has a throughput, of which ideal_ratio is that of the baseline.
+    other figures (Work.observe). A figure of a single side, such as a start, a growth of memory
+    or a throughput, has the same arm on both.
     """
 
     question: Question

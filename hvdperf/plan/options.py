@@ -107,8 +107,6 @@ class Options:
             machines like this one.
         --against PYTHON: Compare every case with the same case under the TensorFlow and Horovod of
             this interpreter (`make stack`). Default: judge by thresholds.
-        --baseline DIR: Show the figures of this earlier session, results/runs/..., beside those of
-            the new one, and judge whether throughputs are lower than its. Default: none.
         --inconclusive {_INCONCLUSIVE}: Let INCONCLUSIVE cases stop -x and make the exit status 6
             (fail), or do neither (ok). Default: fail.
 
@@ -141,7 +139,6 @@ class Options:
     resume: str = ""
     thresholds: str = ""
     against: str = ""
-    baseline: str = ""
     inconclusive: str = _INCONCLUSIVE[0]
     results: str = "results"
 

@@ -334,11 +334,6 @@ def throughput(workload: Workload, world_size: int) -> Comparison:
     return Comparison(Question.THROUGHPUT, side, side)
 
 
-def baseline(workload: Workload, world_size: int) -> Comparison:
-    """Compare the speed S_n with that of an earlier session, which the session's plan knows."""
-    return replace(throughput(workload, world_size), question=Question.BASELINE)
-
-
 def memory(workload: Workload, world_size: int) -> Comparison:
     """Ask by what factor the resident set grows in 1,000 steps, in the process where it grows
     most."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from hvdperf.errors import UserError, refusing
@@ -20,7 +20,7 @@ from hvdperf.models.inputs import DataError
 from hvdperf.models.registry import SCRIPT
 from hvdperf.plan import data as training_data
 from hvdperf.plan.arms import SWEEP, THREADS, Arm, BlockKind, Workload
-from hvdperf.plan.comparisons import AskedBy, Comparison, Facts, JudgedAs
+from hvdperf.plan.comparisons import Comparison, Facts, JudgedAs
 from hvdperf.plan.data import DataSource
 from hvdperf.plan.options import LAUNCHERS, Options, known_model, parse_fault, resolve_profile
 from hvdperf.plan.profile import Profile, default_world_sizes
@@ -47,8 +47,7 @@ Ask = Callable[[Workload, int], Comparison | Sequence[Comparison]]
 class SessionPlan:
     """The plan of a session: what to measure, and on what. Nothing has been started yet.
 
-    extents: sizes of the data sets, by name and input size. baseline: the samples/s of the session
-    that this one is compared with, by workload, world size and number of nodes.
+    extents: sizes of the data sets, by name and input size.
     """
 
     options: Options
@@ -62,7 +61,6 @@ class SessionPlan:
     extents: Mapping[tuple[str, int], inputs.Extent]
     thresholds: Thresholds
     fault: Fault | None
-    baseline: Mapping[tuple[Workload, int, int], float] = field(default_factory=dict)
 
     def comparisons(
         self,
@@ -91,7 +89,6 @@ class SessionPlan:
                     asked += [answer] if isinstance(answer, Comparison) else answer
         if self.options.against:
             asked = [other for other in map(against, asked) if other is not None]
-        asked = [self._beside_baseline(comparison) for comparison in asked]
         return [
             comparison
             # Each comparison once, because a sweep does not depend on the workload.
@@ -100,20 +97,11 @@ class SessionPlan:
             and self._possible(comparison)
         ]
 
-    def _beside_baseline(self, comparison: Comparison) -> Comparison:
-        """Return the comparison with the speed that it compares with, if that is the baseline's."""
-        if comparison.question.spec.asked_by is not AskedBy.BASELINE:
-            return comparison
-        speed = self._baseline(comparison.workload, comparison.world_size)
-        return replace(comparison, ideal_ratio=speed or 1.0)
-
     def _wanted(self, comparison: Comparison) -> bool:
         """Return whether the profile asks the question, and asks it of that network. Speeds by
-        themselves are asked by the file of thresholds, and by --baseline."""
+        themselves are asked by the file of thresholds."""
         question, model = comparison.question, comparison.workload.model
-        if question.spec.asked_by is AskedBy.BASELINE:
-            return True
-        if question.spec.asked_by is AskedBy.LINE:
+        if question.spec.asked_by_line:
             # Precise figures are asked for to be published.
             where = nodes(self.slots, comparison.world_size)
             known = self.thresholds.rule(case_of(comparison, where)) is not None
@@ -198,7 +186,6 @@ class SessionPlan:
             bool(self.options.against),
             self.profile.parity_from,
             0 if workload == SWEEP else self._held_out(workload),
-            self._baseline(workload, world_size),
         )
 
     @property
@@ -211,10 +198,6 @@ class SessionPlan:
         if network.loss or network.task is registry.Task.ADVERSARIAL:
             return 0
         return self.extents[workload.dataset, workload.input_size].validation
-
-    def _baseline(self, workload: Workload, world_size: int) -> float | None:
-        """Return the throughput with which --baseline compares."""
-        return self.baseline.get((workload, world_size, nodes(self.slots, world_size)))
 
     def oversubscribed_sizes(self) -> list[int]:
         return [size for size in self.world_sizes if is_oversubscribed(self.slots, size)]
@@ -261,7 +244,7 @@ class SessionPlan:
 
 
 def plan_session(options: Options, machine: Machine, offers: Sequence[Offer]) -> SessionPlan:
-    """Check all input and return the plan, without a baseline. Raises UserError, with one line."""
+    """Check all input and return the plan. Raises UserError, with one line."""
     refuse(options.allow_setting)
     profile = resolve_profile(options)
     slots = place(offers, options.placement)

@@ -37,7 +37,7 @@ from hvdperf.machine.host import Machine
 from hvdperf.models.registry import NETWORKS
 from hvdperf.paths import SHIPPED, shown
 from hvdperf.plan.arms import SWEEP
-from hvdperf.plan.comparisons import AskedBy, Comparison, Question
+from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.stats import NotMeasurable, fewest_bounded, hodges_lehmann, spread
 from hvdperf.toml_file import Text, as_record, file_error, read_toml
 from hvdperf.verdict import Band, Ceiling, Floor, Rule, SpeedFloor
@@ -266,7 +266,7 @@ def case_of(comparison: Comparison, nodes: int) -> Case:
     these are its variant."""
     question, workload = comparison.question, comparison.workload
     variant = comparison.variant if question.spec.has_variants else ""
-    if question.spec.asked_by is AskedBy.LINE:
+    if question.spec.asked_by_line:
         trained = f"{workload.dataset}-{workload.input_size}-batch{workload.batch}"
         variant = f"{trained}-{workload.precision}"
     return Case(question, workload.model, comparison.world_size, nodes, variant)

@@ -24,15 +24,15 @@ from enum import Enum
 from statistics import median
 
 from hvdperf import interim, paths, stats, verdict
-from hvdperf.plan.comparisons import AskedBy, Comparison
+from hvdperf.errors import UserError
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.options import resuming
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import Case
 from hvdperf.records.fingerprint import differences
 from hvdperf.records.outcome import throughputs
 from hvdperf.report import content, plots, words
-from hvdperf.report.content import Column, Figure, Report, Row, Section, Table
-from hvdperf.session.results_writer import with_cases
+from hvdperf.report.content import Column, Figure, Report, Row, Table
 from hvdperf.stats import Interval
 from hvdperf.work.base import Work
 from hvdperf.work.blocks import Blocks
@@ -253,7 +253,9 @@ _CHANCE = (
 def comparison(a: Archive, b: Archive) -> Report:
     """Return the report. a: the session named first. Raises UserError if a session has no case."""
     for archive in (a, b):
-        with_cases(archive)
+        if not archive.cases:
+            why = f": {archive.left_out[0]}" if archive.left_out else ""
+            raise UserError(f"{paths.shown(archive.directory)}: there is no case in it{why}")
     found = pairs(a, b)
     trainings = _trainings(a, b)
     changed = differences(a.fingerprint, b.fingerprint)
@@ -274,25 +276,6 @@ def comparison(a: Archive, b: Archive) -> Report:
         left_out=(*a.left_out, *b.left_out),
         overview=_throughputs(trainings) if trainings else None,
     )
-
-
-def beside(report: Report, a: Archive, b: Archive) -> Report:
-    """Return the report of session b with a section of its figures beside those of an earlier
-    session a; if that is of another series, with a warning that at most throughputs are compared
-    (--baseline)."""
-    name = paths.shown(a.directory)
-    if changed := new_series(a, b):
-        judged = any(case.question.spec.asked_by is AskedBy.BASELINE for case in b.cases)
-        compared = "Only throughputs are" if judged else "Not"
-        why = f"{compared} compared with {name}: a new series begins, because these differ:"
-        return replace(report, warnings=(*report.warnings, why, *changed))
-    found = [pair for pair in pairs(a, b) if pair.changed.ratio is not None]
-    if not found:
-        why = f"Compared with {name}: no case has a figure in both sessions."
-        return replace(report, warnings=(*report.warnings, why))
-    title = f"This session (B) compared with {name} (A), of the same machine and stack"
-    figure = Figure("ratios", title, _says_cases(found), _table(found))
-    return replace(report, sections=(*report.sections, Section("ratios", title, "", (figure,))))
 
 
 def _figure_of(side: str) -> content.Field[Pair]:

@@ -26,7 +26,7 @@ from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.records.fingerprinting import told_settings
 from hvdperf.report import words
 from hvdperf.report.cases import mean_of
-from hvdperf.report.compare import asked_apart, beside, new_series
+from hvdperf.report.compare import asked_apart, new_series
 from hvdperf.report.content import Figure, Report, Section, Table, interval, value
 from hvdperf.report.sections import (
     board,
@@ -239,12 +239,10 @@ def session_report(archive: Archive) -> Report:
     return _report(archive, [*answers, *folded])
 
 
-def brief_report(archive: Archive, earlier: Archive | None = None) -> Report:
-    """Return all of a session's report that a terminal shows, without reading a file. earlier: the
-    session of --baseline."""
+def brief_report(archive: Archive) -> Report:
+    """Return all of a session's report that a terminal shows, without reading a file."""
     sections = [part(archive.cases) for part in (wall_time.section, launches.steps)]
-    brief = _report(archive, [*sections, collectives.section(archive.cases)])
-    return brief if earlier is None else beside(brief, earlier, archive)
+    return _report(archive, [*sections, collectives.section(archive.cases)])
 
 
 def _report(archive: Archive, sections: Iterable[Section | None]) -> Report:
@@ -355,5 +353,5 @@ def _warnings(archive: Archive) -> list[str]:
     return warnings
 
 
-def pytest_hvdperf_tables(archive: Archive, earlier: Archive | None) -> list[str]:
-    return lines_of(brief_report(archive, earlier))
+def pytest_hvdperf_tables(archive: Archive) -> list[str]:
+    return lines_of(brief_report(archive))

@@ -98,8 +98,8 @@ class Hooks:
     """The hooks that other plugins may implement."""
 
     @pytest.hookspec(firstresult=True)
-    def pytest_hvdperf_tables(self, archive: Archive, earlier: Archive | None) -> list[str] | None:
-        """Return lines that show a session's cases, written or not. earlier: that of --baseline."""
+    def pytest_hvdperf_tables(self, archive: Archive) -> list[str] | None:
+        """Return lines that show a session's cases, written or not."""
 
     @pytest.hookspec(firstresult=True)
     def pytest_hvdperf_written(self, directory: Path, config: pytest.Config) -> str | None:
@@ -412,7 +412,7 @@ def tables_of(suite: PytestSession, hook: Any, status: int) -> list[str]:
         archive = suite.archive(status)
         if archive is None:
             return []
-        made: list[str] | None = hook.pytest_hvdperf_tables(archive=archive, earlier=suite.baseline)
+        made: list[str] | None = hook.pytest_hvdperf_tables(archive=archive)
         return made or []
     except KeyboardInterrupt:
         why = "interrupted"

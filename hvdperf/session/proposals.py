@@ -35,7 +35,7 @@ from hvdperf.interim import fail_alpha
 from hvdperf.machine.host import Machine
 from hvdperf.paths import shown
 from hvdperf.plan import thresholds
-from hvdperf.plan.comparisons import AskedBy, JudgedAs, Question
+from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.plan.questions import throughput
 from hvdperf.plan.thresholds import Case
 from hvdperf.records.archive import Archive, throughputs_by_nodes
@@ -325,7 +325,7 @@ def checked(archives: Sequence[Archive], path: Path | None) -> tuple[float, list
         rule = file.rule(case)
         if rule is None:
             # Without a line a throughput is no case.
-            without += [case.key] * (case.question.spec.asked_by is not AskedBy.LINE)
+            without += [case.key] * (not case.question.spec.asked_by_line)
             continue
         try:
             judged[case] = (rule, scatter(values))
@@ -400,8 +400,8 @@ def _observations(archives: Iterable[Archive]) -> dict[Case, list[list[float]]]:
     found: dict[Case, list[list[float]]] = {}
     for case in (case for archive in archives for case in archive.cases):
         invalid = case.verdict is Verdict.INVALID and not case.is_sound
-        is_of_speed = case.question.spec.asked_by is not AskedBy.PROFILE
-        if case.judged_as is not JudgedAs.THRESHOLD or case.failed or invalid or is_of_speed:
+        by_line = case.question.spec.asked_by_line
+        if case.judged_as is not JudgedAs.THRESHOLD or case.failed or invalid or by_line:
             continue
         values = [value for value in case.outcome.observations if math.isfinite(value)]
         if values:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pytest
@@ -33,18 +32,17 @@ from hvdperf.models.registry import network
 from hvdperf.paths import CACHE, shown
 from hvdperf.plan.arms import AGAINST, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
-from hvdperf.plan.session_plan import SessionPlan, plan_session
+from hvdperf.plan.session_plan import plan_session
 from hvdperf.plan.settings import places_of, settings_in
-from hvdperf.records.archive import Archive, read_session, throughputs_by_nodes
-from hvdperf.records.fingerprinting import fingerprint, machine_of
-from hvdperf.records.outcome import Outcome, throughputs
+from hvdperf.records.archive import Archive
+from hvdperf.records.fingerprinting import fingerprint
+from hvdperf.records.outcome import Outcome
 from hvdperf.session import pytest_options, results_writer
 from hvdperf.session.commands import DryRun
 from hvdperf.session.control import Control, Trial, preflight, try_all
 from hvdperf.session.ending import CommandLine, launch_advice, next_steps
 from hvdperf.session.scheduler import Scheduler
 from hvdperf.verdict import Verdict
-from hvdperf.work.blocks import Blocks
 from hvdperf.work.in_turn import Budget
 
 # Seconds without a line of progress after which the next activity is written, too.
@@ -98,13 +96,7 @@ class PytestSession:
         self.command = CommandLine(
             typed(config.invocation_params.args), config.args, words_before_pytest()
         )
-        self.baseline = (
-            results_writer.with_cases(read_session(Path(self.options.baseline)), "--baseline ")
-            if self.options.baseline
-            else None
-        )
-        plan = plan_session(self.options, self.machine, self._offers())
-        self.session_plan = replace(plan, baseline=self._speeds_of_baseline(plan))
+        self.session_plan = plan_session(self.options, self.machine, self._offers())
         self.selected: list[Comparison] = []
         self.outcomes: dict[Comparison, Outcome] = {}
         self.resumed = (
@@ -139,31 +131,6 @@ class PytestSession:
                 f"to {len(offers)}"
             )
         return offers[: self.options.np]
-
-    def _speeds_of_baseline(self, plan: SessionPlan) -> dict[tuple[Workload, int, int], float]:
-        """Return the throughputs of --baseline with which those of this session are compared: none
-        if it was measured on another kind of machine or otherwise, and none of a workload that
-        trains on other data, or is of another file of the user's."""
-        if self.baseline is None or self.baseline.session is None:
-            return {}
-        theirs = machine_of(self.baseline.fingerprint)
-        if noise_record.machine_name(theirs) != noise_record.machine_name(self.machine):
-            return {}
-        then, now = self.baseline.session.asked.texts, results_writer.asked(plan, ()).texts
-        if any(then.get(name) != now[name] for name in Blocks.depends_on):
-            return {}
-        alike = {each for each in plan.workloads if self._trained_by_baseline(each, plan)}
-        found = throughputs_by_nodes(self.baseline)
-        return {key: median(launches) for key, launches in found.items() if key[0] in alike}
-
-    def _trained_by_baseline(self, workload: Workload, plan: SessionPlan) -> bool:
-        """Return whether the baseline trained the same file of the user's, or, if the network is no
-        file of the user's, on the same data."""
-        assert self.baseline is not None
-        known, model, dataset = self.baseline.fingerprint, workload.model, workload.dataset
-        if network(model).origin:
-            return f"{model}: {digest(network(model))}" in known.get("own_networks", ())
-        return f"{dataset}: {plan.data[dataset].identity}" in known["data_sets"]
 
     def check_before_a_dry_run(self) -> None:
         """Check the input that other sessions check when they begin to measure: interpreters
@@ -418,9 +385,8 @@ class PytestSession:
         return self._results_writer.end(exit_status, self.next_steps)
 
     def _add_to_record(self, writer: results_writer.ResultsWriter) -> None:
-        """Record throughputs, and by how much launches differed, unless a fault was injected or the
-        session was resumed: the cases that a resumed session still measures are those that vary
-        most."""
+        """Record by how much launches differed, unless a fault was injected or the session was
+        resumed: the cases that a resumed session still measures are those that vary most."""
         injected = self.options.fault or any(c.is_fault_case for c in self.selected)
         if injected or self.resumed:
             return
@@ -429,10 +395,6 @@ class PytestSession:
                 writer.directory.name,
                 writer.scheduler.launch_variances(),
                 writer.scheduler.round_moments(),
-                {
-                    f"{workload.name} {workload.precision} np{size}": median(launches)
-                    for (workload, size), launches in throughputs(self.outcomes.values()).items()
-                },
             )
         except OSError as error:
             self._progress.say(f"NOT WRITTEN {self._record.path}: {error.strerror}")

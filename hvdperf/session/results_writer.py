@@ -65,14 +65,6 @@ def resumable(directory: Path) -> Archive:
     return archive
 
 
-def with_cases(archive: Archive, option: str = "") -> Archive:
-    """Return the archive. option: the one that named it. Raises UserError if it has no case."""
-    if not archive.cases:
-        why = f": {archive.left_out[0]}" if archive.left_out else ""
-        raise UserError(f"{option}{shown(archive.directory)}: there is no case in it{why}")
-    return archive
-
-
 def asked(session_plan: SessionPlan, changed: Sequence[str]) -> documents.Asked:
     """Return the settings that must be the same besides the fingerprint.
 

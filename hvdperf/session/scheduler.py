@@ -87,7 +87,6 @@ class WorkloadRun(Group[Comparison]):
             runner.correctness,
             lambda arm: read_weights(runner.weights(arm)),
             scheduler.noise,
-            scheduler.record.of_sessions,
         )
         # Outcomes of the earlier parts of a resumed session, and the rounds that they rest on.
         self._earlier = {o.comparison: o for o in scheduler.earlier if o.comparison in self.left}

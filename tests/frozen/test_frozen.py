@@ -24,6 +24,8 @@ NAMES: dict[str, str] = {}
 # Places whose values have changed or gone, as patterns of paths, each with the reason.
 CHANGED = {
     r"/commands/hvdperf report/--with": "sessions of other layouts have figures of their own",
+    r"/commands/pytest/--baseline": "hvdperf compare shows two sessions side by side, and "
+    "nights judge throughputs by those of earlier dates",
     r"/commands/hvdperf predict": "outside of its own data its intervals held 7 of 10 values",
     r"/commands/hvdperf history uses": "the published table has what each use does; of a script of "
     "one's own `hvdperf run --check` says it",

@@ -20,7 +20,6 @@ from hvdperf.plan.profile import Profile, Sampling
 from hvdperf.plan.questions import (
     aa,
     against,
-    baseline,
     communication,
     fixed_epochs,
     memory,
@@ -34,7 +33,7 @@ from hvdperf.plan.questions import (
 from hvdperf.plan.thresholds import Line, Thresholds
 from hvdperf.records.outcome import Outcome
 from hvdperf.records.rounds import BlockReport, Launch, Round, Run
-from hvdperf.verdict import Band, Ceiling, Floor, SessionNoise, SpeedFloor, Verdict
+from hvdperf.verdict import Band, Ceiling, Floor, SpeedFloor, Verdict
 from hvdperf.work.blocks import turns_of
 from tests.support.rounds import (
     HOROVOD_1,
@@ -548,13 +547,12 @@ def judged(
     lines: tuple[Line, ...] = LINES,
     cores: int = 2,
     final: bool = False,
-    sessions: SessionNoise | None = None,
 ) -> Outcome:
     """Judge such rounds, with the looks of a profile that names none."""
     profile = Profile("made-up", (WORKLOAD.model,), WORKLOAD.dataset, batch=32, budget_s=1.0)
     slots = place([Offer(rank, "host", tuple(range(cores))) for rank in range(2)])
     rules = Rules(profile, Thresholds("made up", Path("made-up.toml"), lines), slots)
-    judge = Judge(rules, {}, {}, lambda arm: {}, lambda comparison: None, sessions)
+    judge = Judge(rules, {}, {}, lambda arm: {}, lambda comparison: None)
     return judge.outcome(asked, rounds, final)
 
 
@@ -625,27 +623,6 @@ def test_a_speed_without_a_floor_is_not_judged_and_tells_the_line_for_its_batch(
     other = throughput(replace(WORKLOAD, batch=64), 2)
     rounds = [one_round(other, 0.45, number) for number in range(FIRST_LOOK)]
     assert judged(other, rounds, (floor,), final=True).judgement.verdict is Verdict.INFO
-
-
-@pytest.mark.parametrize(
-    ("speed", "sessions", "verdict"),
-    [
-        (300, SessionNoise(0.02, 10), Verdict.FAIL),
-        (450, SessionNoise(0.01, 10), Verdict.PASS),
-        (450, SessionNoise(0.05, 10), Verdict.INFO),
-        # The same rounds, on a machine whose sessions differ more, or of which few are known.
-        (405, SessionNoise(0.01, 10), Verdict.FAIL),
-        (405, SessionNoise(0.05, 10), Verdict.INFO),
-        (405, SessionNoise(0.02, 2), Verdict.INFO),
-        (300, None, Verdict.INFO),
-    ],
-)
-def test_a_speed_beside_a_baseline_is_judged_by_how_much_sessions_differ(speed, sessions, verdict):
-    asked = replace(baseline(WORKLOAD, 2), ideal_ratio=450.0)
-    outcome = judged(asked, at_speed(speed), final=True, sessions=sessions)
-    assert outcome.judgement.verdict is verdict
-    assert outcome.judgement.figure is not None
-    assert outcome.judgement.figure.estimate == pytest.approx(speed / 450, rel=0.01)
 
 
 @pytest.mark.parametrize(

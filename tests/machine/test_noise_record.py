@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -60,40 +59,13 @@ def test_what_may_be_chance_is_no_correlation():
 def test_the_record_pools_sessions_and_keeps_the_latest(tmp_path: Path):
     for number in range(25):
         record = read_record(tmp_path, MACHINE)
-        record.add(f"{number:02}", {Load.SEVERAL: 1e-4}, RoundMoments(0.03, 0.1, 7), {})
+        record.add(f"{number:02}", {Load.SEVERAL: 1e-4}, RoundMoments(0.03, 0.1, 7))
         known = read_record(tmp_path, MACHINE)
         assert known.correlation_of_rounds == pytest.approx(0.3 if number >= 6 else 0.0)
     assert len(known.known.rounds) == 20
     noise = known.noise(Load.SEVERAL, 0.1)
     assert noise.of_rounds == pytest.approx(0.3)
     assert noise.widening == pytest.approx(math.sqrt(1.3 / 0.7))
-
-
-def test_how_much_sessions_differ_is_known_from_the_last_ones_of_five_days(tmp_path: Path):
-    speeds = [100.0, 103.0, 99.0, 101.0, 98.0]
-    for number, speed in enumerate(speeds):
-        record = read_record(tmp_path, MACHINE)
-        assert record.of_sessions is None
-        of_each = {"a np2": speed, "b np2": 10 * speed, f"only in {number}": 1.0}
-        morning = {"a np2": 50.0}
-        for hour, measured in (("01", morning), ("02", of_each)):
-            name = f"202602{number + 1:02}T{hour}0000Z-7"
-            record.add(name, {Load.SEVERAL: 1e-4}, RoundMoments(), measured)
-            record = read_record(tmp_path, MACHINE)
-    known = read_record(tmp_path, MACHINE).of_sessions
-    assert known is not None
-    steps = [math.log(after / before) for before, after in pairwise(speeds)]
-    assert known.sd == pytest.approx(math.sqrt(sum(step**2 for step in steps) / 4))
-    assert known.freedom == 2
-    assert known.half(0.025) == pytest.approx(4.303 * known.sd, rel=1e-3)
-
-
-def test_sessions_of_other_networks_tell_nothing_of_each_other(tmp_path: Path):
-    for number in range(10):
-        record = read_record(tmp_path, MACHINE)
-        speeds = {f"{number % 2}": 1.0}
-        record.add(f"202602{number + 1:02}", {Load.SEVERAL: 1e-4}, RoundMoments(), speeds)
-    assert read_record(tmp_path, MACHINE).of_sessions is None
 
 
 def test_intervals_are_wider_where_rounds_are_correlated():

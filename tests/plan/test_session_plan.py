@@ -22,7 +22,6 @@ from hvdperf.plan.questions import (
     Fault,
     aa,
     at_gradient_sizes,
-    baseline,
     communication,
     fault_cases,
     fixed_epochs,
@@ -116,18 +115,14 @@ def test_a_question_is_asked_of_every_workload_at_every_size():
     assert asked == [("vgg_16_s", 2), ("vgg_16_s", 4), ("resnet_50_s", 2), ("resnet_50_s", 4)]
 
 
-def test_speeds_by_themselves_are_asked_by_a_line_and_by_a_baseline():
+def test_speeds_by_themselves_are_asked_by_a_line():
     planned = session_plan(models=("vgg_16_s,resnet_50_s",), world_sizes="1,2,4")
-    assert planned.comparisons(throughput, 1) == planned.comparisons(baseline, 1) == []
+    assert planned.comparisons(throughput, 1) == []
     named = planned.comparisons(throughput, 4, anyway=True)
     assert [c.workload.model for c in named] == ["vgg_16_s", "resnet_50_s"]
     line = Line(("throughput", "vgg*", "np4", "one-node"), SpeedFloor.at(310.0))
     floors = replace(planned, thresholds=replace(planned.thresholds, lines=(line,)))
     assert [c.name for c in floors.comparisons(throughput, 1)] == ["throughput[vgg_16_s-np4]"]
-    vgg = planned.workloads[0]
-    known = replace(planned, baseline={(vgg, 2, 1): 310.0, (vgg, 4, 2): 500.0})
-    (asked,) = known.comparisons(baseline, 1, anyway=True)
-    assert (asked.name, asked.ideal_ratio) == ("baseline[vgg_16_s-np2]", 310.0)
 
 
 def test_a_divided_batch_leaves_every_replica_a_sample():

@@ -7,7 +7,7 @@ from hvdperf.errors import UserError
 from hvdperf.machine.host import Gpu, Machine
 from hvdperf.models.registry import NETWORKS, Scale
 from hvdperf.paths import ROOT
-from hvdperf.plan.comparisons import AskedBy, Question
+from hvdperf.plan.comparisons import Question
 from hvdperf.plan.thresholds import (
     THRESHOLDS,
     Case,
@@ -25,7 +25,7 @@ TRACE = Question.STARTUP_TRACE
 HEAD = 'label = "mine"\n[match]\ndevice = "cpu"\n[thresholds]\n'
 CPU = Machine("host", (0, 1), cpu_model="AMD EPYC 7742 64-Core Processor")
 # Questions that profiles ask, which need a threshold each.
-BY_PROFILES = {each for each in Question if each.spec.asked_by is AskedBy.PROFILE}
+BY_PROFILES = {each for each in Question if not each.spec.asked_by_line}
 V100 = Machine("host", (0, 1), gpus=(Gpu("GPU-0", "Tesla V100-SXM2-16GB"),) * 4)
 H100 = Machine("host", (0, 1), gpus=(Gpu("GPU-0", "NVIDIA H100 80GB HBM3"),))
 

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvdperf.columns import WIDTH
 from hvdperf.errors import UserError
 from hvdperf.interim import early_shift
 from hvdperf.plan.questions import aa, against, fixed_time, parity, weak_scaling
@@ -24,13 +23,10 @@ from hvdperf.records.documents import Asked
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.report.compare import Kind, comparison, of_logarithms
 from hvdperf.report.content import Figure, Report, Section
-from hvdperf.report.session import brief_report
-from hvdperf.report.text import lines_of
 from hvdperf.verdict import ALPHA, Band, Noise, Verdict
 from tests.report.cases import assert_sound, edit, known
 from tests.support.reports import session_of
 from tests.support.rounds import HOROVOD_2, WORKLOAD, outcome
-from tests.support.stores import fingerprint_of, placed
 
 WEAK, PARITY, SAME = weak_scaling(WORKLOAD, 2), parity(WORKLOAD, 2), aa(WORKLOAD, 2)
 RATIOS = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)
@@ -275,69 +271,6 @@ def test_throughputs_of_one_session_are_shown(tmp_path):
     assert (two["speed_b"], two["word"]) == (None, "only in A")
     assert (four_ranks["speed_a"], four_ranks["word"]) == (None, "only in B")
     assert one["ratio"] == pytest.approx(1)
-
-
-# Beside an earlier session ---------------------------------------------------------------------
-
-
-@pytest.fixture
-def told(tmp_path):
-    """Return the lines of a session after those of it alone, with a session before it. other:
-    fields of its session.json."""
-
-    def lines(ours: list[Outcome], theirs: list[Outcome], **other: Any):
-        a = session_of(tmp_path, *ours, name=A, asked=asked())
-        b = session_of(tmp_path, *theirs, name=B, **{"asked": asked(), **other})
-        alone, beside = (
-            lines_of(brief_report(read_session(b), *earlier)) for earlier in ([], [read_session(a)])
-        )
-        return [line for line in beside if line not in alone]
-
-    return lines
-
-
-def test_a_baseline_is_shown_case_by_case(told):
-    parities = (outcome(PARITY, RATIOS), replace(outcome(PARITY, RATIOS), observations=()))
-    title, *more = told([scaled(1), parities[0]], [scaled(0.9), parities[1]])
-    assert title.startswith("This session (B) compared with ")
-    (case,) = (line for line in more if line.startswith("  resnet_50_s"))
-    assert case.split() == ["resnet_50_s", "0.935", "0.841", "0.900", *case.split()[4:6], "lower"]
-    assert all(len(line) <= WIDTH for line in more)
-
-
-@pytest.mark.parametrize(
-    ("other", "difference"),
-    [
-        (
-            {"fingerprint": {**fingerprint_of(placed()), "keras": "3.16.0"}},
-            "keras: 3.15.1 -> 3.16.0",
-        ),
-        ({"asked": asked(inject="slow:rank=1")}, "inject: (nothing) -> slow:rank=1"),
-        ({"asked": asked({"schedule": "fresh"})}, "schedule: alternate -> fresh"),
-    ],
-)
-def test_another_series_is_not_compared_and_says_why(told, other, difference):
-    lines = told([scaled(1)], [scaled(1)], **other)
-    assert "a new series begins" in " ".join(lines)
-    assert difference in lines
-
-
-def test_a_session_that_does_not_say_what_it_was_asked_is_of_no_series(tmp_path):
-    earlier = session_of(tmp_path, scaled(1), name=A)
-    later = session_of(tmp_path, scaled(1), name=B, asked=asked())
-    (earlier / "session.json").unlink()
-    lines = lines_of(brief_report(read_session(later), read_session(earlier)))
-    assert "schedule: (not recorded) -> alternate" in lines
-
-
-def test_other_numbers_of_rounds_are_the_same_series(told):
-    lines = told([scaled(1)], [scaled(1)], asked=asked({"sampling.looks": (8, 12)}))
-    assert "series" not in " ".join(lines)
-
-
-def test_a_baseline_without_a_figure_in_common_says_so(told):
-    lines = told([outcome(PARITY, RATIOS)], [scaled(1)])
-    assert "no case has a figure in both" in " ".join(" ".join(lines).split())
 
 
 # Few rounds ------------------------------------------------------------------------------------

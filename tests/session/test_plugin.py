@@ -128,7 +128,7 @@ def test_what_hinders_the_tables_is_a_line_and_no_more(error, directory):
     def fail(*status: object, **given: object) -> None:
         raise error
 
-    suite: Any = SimpleNamespace(baseline=None, directory=directory)
+    suite: Any = SimpleNamespace(directory=directory)
     hook = SimpleNamespace(pytest_hvdperf_tables=fail)
     for suite.archive in (fail, lambda status: "archive"):
         (line,) = plugin.tables_of(suite, hook, 0)

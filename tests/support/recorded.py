@@ -81,5 +81,4 @@ def judge_of(session: Archive, case: Case) -> Judge:
         correctness=trained,
         weights=lambda arm: {},
         noise=lambda comparison: case.outcome.judgement.early,
-        sessions=None,
     )

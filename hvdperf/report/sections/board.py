@@ -139,7 +139,7 @@ def _says(cases: Sequence[Case]) -> Iterator[str]:
     if len(effects) < len(passed):
         yield (
             "PASS means within the limit, not that nothing changed; to find smaller slowdowns, use "
-            "--baseline SESSION or --against PYTHON"
+            "--against PYTHON"
         )
     if effects:
         ends = dict.fromkeys((effects[0], effects[-1]))
