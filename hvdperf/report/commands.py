@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from hvdperf.report.text import printable, terminal
 
 # A published table that the suite comes with.
 EXAMPLE = "tests/published/lab11.json"
-FORMATS = ("html", "markdown", "csv", "latex", "terminal")
+FORMATS = ("html", "csv", "terminal")
 ALL_FORMATS = (*FORMATS, *paper.FORMATS)
 
 
@@ -112,7 +112,7 @@ def compare_sessions(
 
 def _written(report: Report, form: str | None, out: Path | None, place: Path) -> int:
     if out == Path("-"):
-        raise UserError("--out -: give a file; leave --out out for --format text on stdout")
+        raise UserError("--out -: give a file; leave --out out for --format terminal on stdout")
     for told in report.left_out:
         complain(told)
     print(write(report, form or FORMATS[0], out, place))
@@ -147,8 +147,8 @@ COMMANDS: dict[str, Command] = {"compare": compare_sessions, "explain": explain_
 def write(report: Report, form: str, out: Path | None, place: Path) -> str:
     """Write the report to `out` and return the text to print: the path, or else the report itself.
 
-    Without `out`, html and csv are written beside `place` (a path without suffix), and the others
-    are only returned. Raises UserError if a file cannot be written.
+    Without `out`, html and csv are written beside `place` (a path without suffix), and the text for
+    a terminal is only returned. Raises UserError if a file cannot be written.
     """
     if form == "csv":
         directory = out or place.with_name(f"{place.name}-csv")
@@ -157,15 +157,8 @@ def write(report: Report, form: str, out: Path | None, place: Path) -> str:
         return shown(directory)
     if form == "html":
         return shown(write_file(out or place.with_name(f"{place.name}.html"), page(report)))
-    text = _TEXTS[form](report)
+    text = terminal(report)
     return shown(write_file(out, text)) if out is not None else text
-
-
-_TEXTS: Mapping[str, Callable[[Report], str]] = {
-    "markdown": markup.markdown,
-    "latex": lambda report: markup.latex(report.figures),
-    "terminal": terminal,
-}
 
 
 def write_paper(archive: Archive, form: str, points: float, directory: Path) -> str:
@@ -176,16 +169,15 @@ def write_paper(archive: Archive, form: str, points: float, directory: Path) -> 
     """
     drawn = printable(tuple(paper.paper_figures(archive)))
     sentences = printable(methods(archive))
-    in_markdown, in_latex = (" ".join(map(of, sentences)) for of in (markup.line, markup.tex))
     for figure in drawn:
         content = paper.drawing(figure, form, points)
         write_file(directory / f"{figure.name}.{form}", content, "--figures")
     texts = {
-        "captions.md": markup.markdown_captions(drawn),
+        "captions.txt": "\n".join(f"{figure.name}: {figure.says}\n" for figure in drawn),
         "captions.tex": markup.latex_captions(drawn),
         "results.tex": markup.latex(paper.paper_tables(archive)),
-        "methods.md": f"# Methods\n\n{in_markdown}\n",
-        "methods.tex": f"{in_latex}\n",
+        "methods.txt": f"{' '.join(sentences)}\n",
+        "methods.tex": f"{' '.join(map(markup.tex, sentences))}\n",
     }
     for name, text in texts.items():
         write_file(directory / name, text, "--figures")

@@ -148,18 +148,6 @@ def headline(report: Report) -> str:
     return f"{count} of {words.plural(total, 'case')} {'is' if count == 1 else 'are'} {word}"
 
 
-def others(report: Report) -> str:
-    """Return the counts that the headline leaves out, such as "3 INCONCLUSIVE, 23 PASS"; return ""
-    if there are none."""
-    return counted(
-        {
-            verdict: n
-            for verdict, n in report.counts.items()
-            if verdict is not report.verdict or verdict is Verdict.INFO
-        }
-    )
-
-
 def blames(report: Report) -> dict[Verdict, list[CaseNote]]:
     """Return the notes of the cases that did not pass, by verdict, the worst first; a case without
     a note gets an empty one."""

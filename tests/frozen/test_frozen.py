@@ -31,7 +31,7 @@ CHANGED = {
     "one's own `hvdperf run --check` says it",
     r"/commands/hvdperf history (releases|preview)": "import and publish write what asv reads, and "
     "`make history` serves its sites",
-    r"/commands/hvdperf nightly run/--summary": "`hvdperf report --format markdown` writes it",
+    r"/commands/hvdperf nightly run/--summary": "`hvdperf report` writes it",
     r"/commands/hvdperf history backfill/--again": "nothing records what could not be built",
     r"/commands/hvdperf (list cases|thresholds diff)": "pytest --collect-only and diff do the same",
     r"/commands/hvdperf thresholds check/--(models|np|profile)": "it is of sessions only; pytest "

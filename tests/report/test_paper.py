@@ -277,11 +277,11 @@ def test_each_figure_is_a_file_beside_the_texts_of_the_paper(
     assert command(directory, "--figures", out, "--format", form) == 0
     told = capsys.readouterr().out
     names = [figure.name for figure in paper_figures(read_session(directory))]
-    texts = {"captions.md", "captions.tex", "results.tex", "methods.md", "methods.tex"}
+    texts = {"captions.txt", "captions.tex", "results.tex", "methods.txt", "methods.tex"}
     assert {path.name for path in out.iterdir()} == {*texts, *(f"{n}.{form}" for n in names)}
     assert all(text in told for text in texts)
     for name in names:
-        assert f"`{name}`" in (out / "captions.md").read_text()
+        assert f"{name}: " in (out / "captions.txt").read_text()
         assert rf"width=\linewidth]{{{name}}}" in (out / "captions.tex").read_text()
 
 
