@@ -111,7 +111,7 @@ class Figure:
     """A table with its plot.
 
     name: unique in a report, made of a-z, 0-9, "_" and "-"; the id in the page and the name of the
-    saved file. says: what the plot shows, in words with numbers, for readers who cannot see it.
+    saved file. says: what the table does not have, such as a conclusion; "" for nothing.
     plot: None for a table alone. tags: values for the page's filters, by "model", "world_size" and
     "question"; a figure about several values of a key lacks that key. brief: whether a terminal
     shows what it says; that shows its table if the table has columns for it. lead: of what it says,

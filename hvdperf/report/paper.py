@@ -273,7 +273,7 @@ def _results(figure: Figure, name: str, title: str, speeds: bool, where: str) ->
         name,
         title,
         f"Speedup is S_n / S_1, the throughput of n ranks over that of one rank; efficiency is "
-        f"speedup / n.{words.INTERVALS} {where}",
+        f"speedup / n. {words.INTERVALS} {where}",
         Table(tuple(columns[key] for key in shown), rows),
     )
 

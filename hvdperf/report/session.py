@@ -202,14 +202,13 @@ def by_session(archive: Archive) -> Section | None:
         value("sessions", "sessions", lambda case: case.figure and case.figure.observations),
         interval("figure", "all sessions", lambda case: case.figure, bounds=("lower", "upper")),
     )
-    says = words.several(f"{case.name} {words.shown(case.figure)}" for case in archive.cases)
     return Section(
         "sessions",
         "Sessions",
         "Each session is one observation: a figure is the geometric mean of its sessions, with "
         f"Student's interval ({100 * (1 - 2 * ALPHA):.0f} % confidence), which includes the "
         "variance between them.",
-        (Figure("sessions", "Figures by session", f"{says}.", rows),),
+        (Figure("sessions", "Figures by session", "", rows),),
     )
 
 

@@ -114,7 +114,7 @@ def stack(known: Fingerprint) -> str:
 
 
 # Of every result in sentences, tables and plots; verdicts may need another level.
-INTERVALS = " Intervals: 95 % confidence."
+INTERVALS = "Intervals: 95 % confidence."
 
 
 def shown(figure: Interval | None) -> str:

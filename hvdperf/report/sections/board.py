@@ -358,20 +358,13 @@ def _figure(
         value("rounds", "rounds", lambda case: case.outcome.judgement.rounds),
         value("verdict", "verdict", lambda case: case.verdict.value),
     )
-    said = words.several(
-        f"{case.name} {words.shown(at_95(case))}"
-        + ("" if case.verdict is Verdict.PASS else f" {case.verdict.value}")
-        for case in cases
-    )
     low = plots.field("low")
     band = {"type": "bar", "style": "band"}
     a_floor = {"filter": "isValid(datum.low) && !isValid(datum.high)"}
-    kept = sum(case.verdict is Verdict.PASS for case in cases)
     return Figure(
         name,
         f"{title[0].upper()}{title[1:]}",
-        f"{meant[0].upper()}{meant[1:]}, {kept} of {words.plural(len(cases), 'case')} PASS: {said}."
-        f"{words.INTERVALS}",
+        words.INTERVALS,
         rows,
         # A row per case: its interval over its band.
         plots.interval(

@@ -10,7 +10,7 @@ from hvdperf.explain.collectives import StepTimes, paired, step_times
 from hvdperf.plan.arms import KIB, MIB, SWEEP, Collective, busbw
 from hvdperf.records.documents import Case
 from hvdperf.report import plots, words
-from hvdperf.report.cases import grouped, number, trusted
+from hvdperf.report.cases import grouped, trusted
 from hvdperf.report.content import Field, Figure, Section, Table, interval, value
 from hvdperf.stats import Interval
 from hvdperf.work.collectives import Collectives
@@ -90,16 +90,11 @@ def swept(case: Case, pairs: Turns) -> Figure:
         value("turns", "turns", len),
     )
     rows = Table.of(by_size.values(), *fields)
-    best = max(rows.rows, key=lambda row: number(row["horovod"]))
-    worst = max(rows.rows, key=lambda row: number(row["overhead"]))
     axis = {"values": list(by_size), **_BINARY}
     return Figure(
         words.slug("bandwidth", collective.value, f"np{n}"),
         f"{collective.value} on {n} ranks: bus bandwidth in GB/s by size",
-        f"Through Horovod {number(best['horovod']):.2f} GB/s at most, at {best['size']}, where "
-        f"bare MPI reaches {number(best['bare']):.2f}. Horovod takes longest in "
-        f"proportion at {worst['size']}: {number(worst['overhead']):.2f} times the bare "
-        "transport's time.",
+        "",
         rows,
         plots.curve(
             rows,
@@ -170,16 +165,10 @@ def bounds(cases: Sequence[Case]) -> Iterator[Figure]:
     )
     if not rows.rows:
         return
-    said = words.several(
-        f"{row['network']} {row['step_ms']:.1f} ms (bounds: "
-        f"{row['all_hidden_ms']:.1f} ms with all of the exchange hidden, "
-        f"{row['nothing_hidden_ms']:.1f} ms with nothing hidden)"
-        for row in rows.rows
-    )
     yield Figure(
         "bandwidth-bound",
         "A step and its bounds: all of the exchange hidden, or nothing of it",
-        f"Typical steps: {said}.",
+        "",
         rows,
         plots.interval(
             rows,

@@ -127,23 +127,14 @@ def _curves(group: _Group) -> Iterator[Figure]:
             )
     if not rows:
         return
-    of_arms = grouped(rows, lambda row: str(row["arm"]))
-    # Compare the arms at the last number of samples that all of them have, if there is one.
-    shared = set.intersection(*({row["samples"] for row in own} for own in of_arms.values()))
-    last = (
-        [row for row in own if not shared or row["samples"] in shared][-1]
-        for own in of_arms.values()
-    )
-    said = words.several(
-        f"{row['arm']} {row['loss']:.3f} after {row['samples']:,.0f} samples" for row in last
-    )
     table = Table(_OF_A_CURVE, tuple(rows))
+    only_ends = len(rows) == len({row["arm"] for row in rows})
     yield Figure(
         group.named("curve"),
         f"{group.title}: training loss",
-        f"Training loss: {said}.",
+        "",
         table,
-        _by_arm(table, "loss") if len(rows) == len(of_arms) else _curve_plot(table),
+        _by_arm(table, "loss") if only_ends else _curve_plot(table),
         group.tags,
     )
 
@@ -213,10 +204,6 @@ def _validations(group: _Group) -> Iterator[Figure]:
                 rows.append({"arm": arm, **cells, "chance": chance, **numbers})
         if not rows:
             continue
-        said = "; ".join(
-            f"{row['arm']} {row['middle']:.3f} ({row['least']:.3f} to {row['most']:.3f})"
-            for row in rows
-        )
         columns = (
             Column("arm", "strategy"),
             Column("middle", f"validation {metric}", "", digits),
@@ -230,7 +217,7 @@ def _validations(group: _Group) -> Iterator[Figure]:
         yield Figure(
             group.named(metric),
             f"{group.title}: validation {metric}",
-            f"At the end: {said}; the chance level is {rows[0]['chance'] or 0:.3f}.",
+            "",
             table,
             _by_arm(table, "middle", plots.ticks("quiet", "chance")),
             group.tags,

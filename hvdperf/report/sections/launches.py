@@ -204,15 +204,10 @@ _OF_A_START: tuple[Field[Arm], ...] = (
 
 def _starts(model: str, label: str, arms: Sequence[Arm]) -> Figure:
     rows = Table.of(arms, *_OF_A_START)
-    slowest = max(rows.rows, key=lambda row: number(row["all_phases"]))
-    phase = max(PHASES, key=lambda phase: number(slowest[PHASES[phase]]))
-    others = (row for row in rows.rows if row is not slowest)
-    said = words.several(f"{row['arm']} {row['all_phases']:.1f} s" for row in others)
     return Figure(
         words.slug("startup", label),
         f"{label}: from the order to launch until the first step can be taken",
-        f"The slowest start is {slowest['arm']}, {slowest['all_phases']:.1f} s, of which "
-        f"{phase} {number(slowest[PHASES[phase]]):.1f} s{'; ' if said else ''}{said}.",
+        "",
         rows,
         plots.stacked(rows, "arm", *PHASES.values()),
         {"model": model},
@@ -272,7 +267,7 @@ def _memory(case: Case, label: str) -> Iterator[Figure]:
     yield Figure(
         words.slug("memory", label, f"np{n}"),
         f"{label} on {words.plural(n, 'replica')}: resident set of each rank",
-        _said(case, [row for row in rows.rows if row["rank"] == by_growth[0]], len(ranks)),
+        f"The {SHOWN} of {len(ranks)} ranks that grow most." if len(ranks) > SHOWN else "",
         rows,
         plots.curve(
             rows,
@@ -304,16 +299,3 @@ def _growth(readings: Readings) -> float:
         return growth(readings)
     except ValueError:
         return -math.inf
-
-
-def _said(case: Case, rows: Sequence[Row], ranks: int) -> str:
-    """Return sentences on the rank that grows most. rows: its rows. ranks: the number of all."""
-    first, last = rows[0], rows[-1]
-    grown = last["growth"]
-    often = "" if grown is None else f", by {number(grown):.2f} % in 1,000 steps"
-    rule = f"; the limit is a factor {case.rule}" if case.rule else ""
-    some = f" The {SHOWN} of {ranks} ranks that grow most are shown." if ranks > SHOWN else ""
-    return (
-        f"Rank {last['rank']} grows most: from {first['resident_mib']:.0f} to "
-        f"{last['resident_mib']:.0f} MiB in {last['steps']} steps{often}{rule}.{some}"
-    )

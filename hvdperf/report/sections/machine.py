@@ -19,7 +19,7 @@ def section(fingerprint: Fingerprint, rounds: Sequence[Disturbance]) -> Section:
         value("value", "this session", lambda name: readable(name, fingerprint)),
     )
     table = Table.of(fingerprint, *fields)
-    figures = [Figure("fingerprint", "Fingerprint", "The machine and its stack.", table)]
+    figures = [Figure("fingerprint", "Fingerprint", "", table)]
     whole = together(rounds)
     if whole is not None:
         figures.append(_over_time(whole, rounds))
@@ -80,8 +80,7 @@ def _culprits(whole: Disturbance) -> Figure:
     return Figure(
         "culprits",
         "Programs that used the CPU most",
-        f"{most[0].name}, pid {most[0].pid}, used {100 * whole.core_share(most[0]):.0f} % of "
-        "a core.",
+        "",
         Table.of(
             most,
             value("name", "program", lambda each: each.name),

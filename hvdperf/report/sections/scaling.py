@@ -76,10 +76,6 @@ class _Point:
     against: Interval | None = None
     ways: dict[str, Interval] = field(default_factory=dict)
 
-    @property
-    def ranks(self) -> str:
-        return words.plural(self.world_size, "rank")
-
 
 def section(cases: Sequence[Case], sessions: Sequence[Sequence[Case]] = ()) -> Section:
     """Return the section: the throughput, and for weak and for strong scaling a figure per way to
@@ -229,16 +225,10 @@ def throughput(measured: Measured, networks: Sequence[str]) -> Figure | None:
         value("ideal", "ideal throughput", ideal, "samples/s", 1),
         value("launches", observed, lambda point: _observed(point.speed)),
     )
-    last = {point.network: (point, row) for point, row in zip(points, rows.rows, strict=True)}
-    said = words.several(
-        f"{name} {row['samples_per_second']:,.0f} samples/s on {point.ranks}"
-        + ("" if row["ideal"] is None else f", ideal {row['ideal']:,.0f}")
-        for name, (point, row) in last.items()
-    )
     return Figure(
         "scaling-throughput",
         "Throughput of all ranks, each with a whole batch",
-        f"On the most ranks: {said}.{words.INTERVALS}",
+        words.INTERVALS,
         rows,
         _by_ranks(rows, "samples_per_second", networks, "ideal"),
     )
@@ -292,7 +282,7 @@ def _speedup(
     return Figure(
         words.slug("scaling", kind, way),
         f"{kind.capitalize()} scaling, {name}: speedup",
-        _says(way, points),
+        words.INTERVALS,
         rows,
         _by_ranks(rows, "speedup", networks, "world_size"),
         {"question": f"{kind} scaling"} if judged else {},
@@ -317,25 +307,6 @@ def _efficiency(speedup: Figure, networks: Sequence[str]) -> Figure | None:
     )
     title = speedup.title.replace("speedup", "efficiency")
     return replace(speedup, name="scaling-weak-efficiency", title=title, plot=plot)
-
-
-def _says(way: str, points: Sequence[_Point]) -> str:
-    """Return each network's efficiency at its largest sound world size, the lowest first."""
-    apart = ", ".join(
-        f"{point.network} on {point.ranks} {point.verdict.value}"
-        for point in points
-        if not point.sound and point.verdict
-    )
-    not_drawn = f" Only in the table: {apart}." if apart else ""
-    last = {point.network: point for point in points if point.sound and point.world_size > 1}
-    if not last:
-        return f"On more than one rank, no efficiency is valid.{not_drawn}"
-    said = words.several(
-        f"{point.network} {words.shown(point.ways[way])} on {point.ranks}, a speedup of "
-        f"{point.ways[way].estimate * point.world_size:.2f}"
-        for point in sorted(last.values(), key=lambda point: point.ways[way].estimate)
-    )
-    return f"Efficiency, the lowest first: {said}.{words.INTERVALS}{not_drawn}"
 
 
 # Plots -----------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -201,13 +200,11 @@ def shares(cases: Sequence[Case], labels: words.Labels) -> Figure:
         for size, spent in sizes.items()
         for group, terms in GROUPS.items()
     ]
-    exposed = next(reversed(GROUPS))
-    said = words.several(f"{name} {share:.1f} %" for name, part, share in rows if part == exposed)
     table = Table.filled(_OF_A_TRAINING, rows)
     return Figure(
         "wall_time-shares",
         "Where the wall time goes",
-        f"Exposed communication: {said}.",
+        "",
         table,
         plots.stacked(table, "what", "share", part="part", unit="share of the wall time in %"),
     )
@@ -263,18 +260,11 @@ def factors(cases: Sequence[Case], labels: words.Labels) -> Figure:
         *map(_ratio, FACTORS),
         Field(_ALSO, _also),
     )
-    said = words.several(
-        f"{row['what']} {row['efficiency']:.3f} in the run; in blocks "
-        f"{' x '.join(f'{row[name]:.3f}' for name in _IN_BLOCKS)} = "
-        f"{math.prod(number(row[name]) for name in _IN_BLOCKS):.3f}"
-        + (f", rank {row['late_rank']} is late" if row["late_rank"] is not None else "")
-        for row in rows.rows
-    )
     x = plots.field("value", title="ratio", scale={"zero": False})
     return Figure(
         "wall_time-factors",
         "Steady-state efficiency without rare long steps, and its factors in blocks",
-        f"Without rare long steps: {said}.{words.INTERVALS}",
+        words.INTERVALS,
         rows,
         plots.interval(rows, "what", x, sides=FACTORS[:4]),
     )
