@@ -6,16 +6,14 @@ columns with a brief heading, and of figures those that have such columns or are
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from itertools import zip_longest
 from typing import Any
 
 from hvdperf.columns import WIDTH, Columns, wrapped
 from hvdperf.plan.comparisons import Question
 from hvdperf.report import words
-from hvdperf.report.content import CaseNote, Column, Figure, Report, Row, Table, Value
+from hvdperf.report.content import CaseNote, Column, Report, Row, Table, Value
 from hvdperf.verdict import Verdict, counted
 
 # Shown where there is no figure.
@@ -210,8 +208,9 @@ def lines_of(report: Report) -> list[str]:
     if report.board.brief:
         lines += wrapped(report.board.says)
     for section in report.sections:
-        lines += _side_by_side([_titled(f) for f in section.figures if _briefly(f.table).columns])
         for figure in section.figures:
+            if _briefly(figure.table).columns:
+                lines += [*wrapped(figure.title), *_table(figure.table)]
             if figure.brief:
                 lines += wrapped(f"{figure.title}. {figure.says}")
     return [*lines, *filter(None, [report.facts.get("took")])]
@@ -262,27 +261,6 @@ def _group(row: Row) -> str:
 
 def _place(row: Row) -> tuple[str, int, str]:
     return str(row["topic"]), int(row["world_size"] or 0), str(row["label"])
-
-
-def _titled(figure: Figure) -> list[str]:
-    table = _table(figure.table)
-    # The name of a session has a hyphen, and is copied.
-    title = textwrap.wrap(figure.title, max(map(len, table)), break_on_hyphens=False)
-    return [*title, *table]
-
-
-def _side_by_side(blocks: Iterable[list[str]]) -> list[str]:
-    """Return blocks of lines, each to the right of the one before it if there is room."""
-    lines: list[str] = []
-    beside: list[str] = []
-    for block in blocks:
-        left = max(map(len, beside), default=0)
-        if beside and left + 2 + max(map(len, block)) <= WIDTH:
-            both = zip_longest(beside, block, fillvalue="")
-            beside = [f"{one:<{left}}  {other}" for one, other in both]
-        else:
-            lines, beside = [*lines, *beside], block
-    return [*lines, *beside]
 
 
 def _notes(notes: Iterable[CaseNote]) -> Iterator[str]:
