@@ -40,7 +40,7 @@ class ReportRequest:
             under results/report, or stdout for text.
 
     figures for a paper
-        --figures DIR: Write at most six figures of the main results (--format svg or pdf) to this
+        --figures DIR: Write figures of the main results (--format svg or pdf) to this
             directory, with their captions, a table, and a paragraph for the Methods section.
             Default: write the report.
         --width WIDTH: Make the figures this wide, in mm, cm, in or pt. Default:

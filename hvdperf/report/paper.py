@@ -25,9 +25,6 @@ from hvdperf.report.cases import asked, at_95, number
 from hvdperf.report.content import Field, Figure, Plot, Row, Table, Value, cells_of, interval, value
 from hvdperf.report.sections import scaling, wall_time
 
-# A reader of a paper looks at no more.
-MOST_FIGURES = 6
-
 
 @dataclass(frozen=True)
 class Caption:
@@ -106,14 +103,6 @@ CAPTIONS = (
         "{networks} Every rank trains for {steps} steps with a batch of {batch}. Means over the "
         "ranks and {observations}.",
     ),
-    Caption(
-        "efficiency",
-        "scaling-weak-efficiency",
-        _WEAK,
-        "efficiency_low",
-        "Efficiency of weak scaling: samples/s of n ranks over n times samples/s of one rank. "
-        f"{_BATCH} {_IDEAL}",
-    ),
 )
 
 
@@ -138,7 +127,7 @@ def paper_figures(archive: Archive) -> list[Figure]:
             fields = _fields(caption, figure, cases, "session" if archive.sessions else "round")
             says = f"{caption.text.format_map(fields)} {measured_on(archive)}"
             drawn[caption.name] = replace(figure, name=caption.name, says=says)
-    return list(drawn.values())[:MOST_FIGURES]
+    return list(drawn.values())
 
 
 def _fields(caption: Caption, figure: Figure, cases: Sequence[Case], one: str) -> Mapping[str, str]:

@@ -25,7 +25,7 @@ from hvdperf.report import paper as figures
 from hvdperf.report.cases import number
 from hvdperf.report.content import Figure, Section
 from hvdperf.report.methods import methods
-from hvdperf.report.paper import MOST_FIGURES, paper_figures, paper_tables
+from hvdperf.report.paper import paper_figures, paper_tables
 from hvdperf.report.session import pooled
 from hvdperf.report.text import printable
 from hvdperf.report.words import published_name
@@ -71,8 +71,7 @@ def test_the_curves_come_first_and_captions_tell_what_was_measured(
 ) -> None:
     found = named(archive_of(tmp_path, *everything()))
     assert list(found)[:2] == ["throughput", "speedup"]
-    assert found.keys() >= {"speedup-strong", "parity", "communication", "efficiency"}
-    assert len(found) <= MOST_FIGURES
+    assert found.keys() >= {"speedup-strong", "parity", "communication"}
     assert [row["world_size"] for row in found["parity"].table.rows] == [2, 4] * 2
     for figure in found.values():
         for said in ("VGG-16 (small)", "ResNet-50 (small)", "TensorFlow 2.18.1", "2 cores"):

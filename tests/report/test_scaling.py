@@ -57,7 +57,6 @@ def test_the_wall_time_has_figures_of_its_own():
     assert two["speedup"] == pytest.approx(told.steady_state.estimate)
     section = scaling.section(cases_with(outcome(WEAK, [0.9] * 6), training))
     assert_sound(section)
-    assert "scaling-weak-efficiency" not in figures_of(section)
     speed, time, job = (
         rows_of(section, f"scaling-weak-{w}")[2] for w in ("steady_state", "training", "end_to_end")
     )
@@ -144,7 +143,6 @@ def with_networks(count: int):
     ]
     section = scaling.section(cases_with(*outcomes))
     assert_sound(section)
-    assert ("scaling-weak-efficiency" in figures_of(section)) == (count <= scaling.MOST_LINES)
     return section
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
 from typing import Any
@@ -177,9 +177,7 @@ def figures(measured: Measured) -> list[Figure]:
         points.sort(key=lambda point: networks.index(point.network))
         for way, name in ways.items():
             if own := [point for point in points if way in point.ways]:
-                curves.append(speedup := _speedup(kind, way, name, own, networks))
-                if speedup.name == "scaling-weak-steady_state":
-                    curves.append(_efficiency(speedup, networks))
+                curves.append(_speedup(kind, way, name, own, networks))
     return [figure for figure in curves if figure is not None]
 
 
@@ -287,26 +285,6 @@ def _speedup(
         _by_ranks(rows, "speedup", networks, "world_size"),
         {"question": f"{kind} scaling"} if judged else {},
     )
-
-
-def _efficiency(speedup: Figure, networks: Sequence[str]) -> Figure | None:
-    """Return the figure of steady-state efficiencies, in which small groups can be read as well as
-    large ones; None if there are fewer than three sizes, or too many networks for lines. speedup:
-    the figure of their speedups. networks: of all figures."""
-    rows = speedup.table
-    sizes = _sizes(rows)
-    if len(sizes) < 3 or len(networks) > MOST_LINES:
-        return None
-    plot = plots.curve(
-        rows,
-        _axis_of_ranks("world_size", sizes, {"type": "log", "base": 2}),
-        plots.axis(rows, "efficiency", axis={"format": ".0%", "grid": True}),
-        "model",
-        plots.line("ideal", y={"datum": 1}),
-        domain=networks,
-    )
-    title = speedup.title.replace("speedup", "efficiency")
-    return replace(speedup, name="scaling-weak-efficiency", title=title, plot=plot)
 
 
 # Plots -----------------------------------------------------------------------------------------
