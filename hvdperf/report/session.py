@@ -226,7 +226,6 @@ def session_report(archive: Archive) -> Report:
         wall_time.section(cases),
     ]
     explanations = [
-        board.comparisons(cases),
         launches.steps(cases),
         launches.startup(cases),
         collectives.section(cases),

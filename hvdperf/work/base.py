@@ -141,10 +141,10 @@ class RoundSettings:
 class Work(ABC):
     """A kind of work.
 
-    name: in the rows of questions and in documents. has_section: whether a section of the report is
-    about its figures alone. depends_on: settings of a session (`asked` of its document) that change
-    the meaning of figures. starts: how long it takes, in starts of a process. forks: whether ranks
-    may be forked, which is quick but unlike a user's start, so a measured start is not forked.
+    name: in the rows of questions and in documents. depends_on: settings of a session (`asked` of
+    its document) that change the meaning of figures. starts: how long it takes, in starts of a
+    process. forks: whether ranks may be forked, which is quick but unlike a user's start, so a
+    measured start is not forked.
     draws_seeds: whether every session draws other initial weights, because the figure depends on
     them; the speed of a block does not. validates: whether training ends with a validation, for
     which every strategy trains on the same batches. steps: steps of a block, by arm
@@ -152,7 +152,6 @@ class Work(ABC):
     """
 
     name: ClassVar[str]
-    has_section: ClassVar[bool] = False
     depends_on: ClassVar[tuple[str, ...]] = ()
     starts: ClassVar[int] = 0
     forks: ClassVar[bool] = True

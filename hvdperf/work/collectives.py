@@ -39,7 +39,6 @@ class Collectives(Blocks):
     """
 
     name = "collectives"
-    has_section = True
     depends_on = LENGTH_OF_BLOCKS
 
     repeats: dict[tuple[Arm, Transfer], int] = field(default_factory=dict)

@@ -125,7 +125,6 @@ class Endurance(Training):
     """Training for a number of steps, in which the resident set is read."""
 
     name = "endurance"
-    has_section = True
     depends_on = ("runs.endurance_steps",)
 
     def length(self, arm: Arm) -> dict[str, float]:
@@ -178,7 +177,6 @@ class WallTime(Training):
     follow."""
 
     name = "wall time"
-    has_section = True
     depends_on = ("runs.wall_time_steps", "runs.ablation_turns", *LENGTH_OF_BLOCKS)
     forks = False
 
@@ -297,7 +295,6 @@ class Startup(Work):
     down."""
 
     name = "startup"
-    has_section = True
     forks = False
 
     @classmethod

@@ -47,7 +47,6 @@ CHANGED = {
     "its recipe is in the name of the case",
     r"/sessions/[^/]+/tables/wall_time-(speedups|terms-\w+-?\w*)": "Scaling's tables have these "
     "speedups, and the tables of waterfalls these seconds",
-    r"/sessions/[^/]+/tables/aa/minimum_detectable_effect": "the board has it",
     r"/sessions/[^/]+/tables/steps-strategies-.*": "parity has the ratios of these speeds, with "
     "intervals",
     r"/sessions/[^/]+/tables/(changed-verdicts|fingerprint/(before|changed))": "hvdperf compare "
@@ -56,6 +55,8 @@ CHANGED = {
     "sweep the bandwidth by size",
     r"/sessions/[^/]+/tables/scaling-strong-steady_state": "a divided step takes as long as one of "
     "weak scaling, which has a table",
+    r"/sessions/[^/]+/tables/(aa|communication|convergence_\w+|fixed_time|gradient_reduction|parity|"
+    r"recipe)": "the board has these results, with their limits",
     r"/sessions/[^/]+/tables/board/margin": "the limit is beside the result",
     r"/sessions/[^/]+/tables/wall_time-waterfall-.*/bar": "every term has a bar of its own",
     r"/sessions/[^/]+/tables/convergence-curve-.*/learning_rate": "the documents have it",

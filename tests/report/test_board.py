@@ -1,4 +1,4 @@
-"""The tables of cases: the board with its notes, the overview, and ratios in their bands."""
+"""The tables of cases: the board with its notes, the overview, and two stacks."""
 
 from __future__ import annotations
 
@@ -9,23 +9,19 @@ import pytest
 
 from hvdperf.models.registry import SCRIPT
 from hvdperf.plan.arms import Workload
-from hvdperf.plan.comparisons import Question
 from hvdperf.plan.questions import (
     aa,
     against,
-    communication,
     fault_cases,
     fixed_epochs,
     fixed_time,
     parity,
     startup,
     strong_scaling,
-    throughput,
     weak_scaling,
 )
 from hvdperf.records.outcome import Failure, each_launch
 from hvdperf.records.rounds import Turns
-from hvdperf.report.cases import at_95
 from hvdperf.report.content import Section
 from hvdperf.report.sections import board
 from hvdperf.report.sections.board import overview
@@ -35,10 +31,8 @@ from hvdperf.verdict import (
     Band,
     Ceiling,
     Floor,
-    SpeedFloor,
     Verdict,
     decide,
-    smallest_detectable_effect,
 )
 from tests.report.cases import assert_sound, case_with, cases_with, known, recorded
 from tests.support.reports import cases_of
@@ -223,36 +217,6 @@ def test_without_a_throughput_there_is_no_overview():
     assert overview(recorded("startup-init-resnet_50_s-np2")) is None
 
 
-def test_a_ratio_stands_with_its_interval_and_its_band():
-    case = case_with(outcome(PARITY, [0.97, 0.98, 0.99, 1.0, 1.01, 1.02], Band(0.9, 1.1)))
-    section = board.comparisons([case])
-    assert_sound(section)
-    (figure,) = section.figures
-    (row,), told = figure.table.rows, known(at_95(case))
-    assert (row["ratio"], row["lower"], row["upper"]) == (told.estimate, told.lower, told.upper)
-    assert (row["low"], row["high"]) == (0.9, 1.1)
-
-
-def test_other_questions_have_figures_and_what_has_a_floor_no_upper_end():
-    within = communication(WORKLOAD, 2)
-    # The figures follow from what is compared, so a new question needs no line in the report.
-    asked = (within, fixed_time(WORKLOAD, 2), replace(within, question=Question.RECIPE))
-    section = board.comparisons(cases_with(*(outcome(a, [0.9] * 6, Floor.at(0.6)) for a in asked)))
-    assert_sound(section)
-    rows = [row for figure in section.figures for row in figure.table.rows]
-    assert {(row["low"], row["high"]) for row in rows} == {(0.6, None)}
-    assert [figure.name for figure in section.figures] == ["communication", "recipe", "fixed_time"]
-
-
-def test_a_throughput_is_no_ratio():
-    case = case_with(outcome(throughput(WORKLOAD, 2), [7.0] * 6, SpeedFloor.at(900)))
-    (figure,) = board.comparisons([case]).figures
-    columns = {column.key: column.heading for column in figure.table.columns}
-    assert columns["ratio"] == "result [samples/s]"
-    assert columns["low"] == "at least [samples/s]"
-    assert "'datum': 1" not in str(figure.plot)
-
-
 def test_another_stack_has_a_section_of_its_own():
     cases = cases_with(outcome(PAIR, [0.9] * 6, Floor(0.98, 0.95), Verdict.FAIL))
     section = known(board.against(cases))
@@ -260,9 +224,6 @@ def test_another_stack_has_a_section_of_its_own():
     (figure,) = section.figures
     assert figure.table.rows[0]["ratio"] == pytest.approx(0.9)
     assert "'speed of this stack / speed of the other one'" in str(figure.plot)
-    # Whatever is chosen by its question on the board, this says nothing against it.
-    assert "question" not in figure.tags
-    assert board.comparisons(cases).figures == ()
     assert board.against(cases_with(outcome(WEAK, [0.9] * 6))) is None
 
 
@@ -278,18 +239,3 @@ def test_a_loss_under_another_stack_is_not_called_a_speed():
     asked = known(against(fixed_epochs(WORKLOAD, 2)[0]))
     section = known(board.against(cases_with(outcome(asked, [1.1] * 6, Band(0.9, 1.1)))))
     assert "'speed, or validation result: " in str(section.figures[0].plot)
-
-
-def test_a_against_a_has_a_figure_of_its_own():
-    ratios = [0.99, 1.01, 1.0, 0.98, 1.02, 1.0]
-    asked = aa(WORKLOAD, 2), PARITY
-    cases = cases_with(*(outcome(each, ratios, Band(0.9, 1.1)) for each in asked))
-    section = board.comparisons(cases)
-    assert_sound(section)
-    assert [figure.tags for figure in section.figures] == [
-        {"question": "parity"},
-        {"question": "A/A"},
-    ]
-    key = "minimum_detectable_effect"
-    (effect,) = (row[key] for row in board.board(cases).table.rows if row[key])
-    assert effect == 100 * smallest_detectable_effect(known(cases[0].figure))

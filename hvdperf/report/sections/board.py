@@ -1,5 +1,5 @@
-"""The tables of cases: throughputs with their ratios, every case with its verdict, and results
-beside their limits."""
+"""The tables of cases: throughputs with their ratios, every case with its verdict, and one stack
+beside another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from hvdperf.report.cases import (
     Size,
     asked,
     at_95,
-    grouped,
     number,
     scaled,
     size_of,
@@ -276,38 +275,13 @@ def _by_step(cases: Sequence[Case]) -> str:
     return f" A step of {names} counts as one sample: no batch is seen." if names else ""
 
 
-# Results beside their limits -------------------------------------------------------------------
-
-
-def comparisons(cases: Sequence[Case]) -> Section:
-    """Return the section on the results that no other section has, such as parity, the cost of
-    communication, convergence, and A/A cases."""
-    found = [
-        case
-        for case in sorted(cases, key=lambda case: case.question.place)
-        if case.judged_as in (JudgedAs.THRESHOLD, JudgedAs.AA_PAIR)
-        and case.figure is not None
-        and not work_of(case.question).has_section
-        and not case.question.spec.scaling
-    ]
-    figures = []
-    for question, own in grouped(found, lambda case: case.question).items():
-        name, label = words.slug(question.value), question.label
-        figures.append(_figure(name, label, own, question.spec.meaning, label))
-    return Section(
-        "comparisons",
-        "Comparisons",
-        "Each result stands with its interval beside the limits of its case. Parity is a ratio of "
-        "speeds on the same devices, above 1 if Horovod is faster. An A/A case compares an arm "
-        "with itself: any difference is the noise of this session.",
-        tuple(figures),
-        "Not measured; to measure: pytest perf/test_parity.py, or make perf PROFILE=nightly.",
-    )
+# Two stacks --------------------------------------------------------------------------------------
 
 
 def against(cases: Sequence[Case], session: SessionDocument | None = None) -> Section | None:
-    """Return the section that compares this stack with that of --against; None without one.
-    session: its document, of which the confidence of the verdicts is known."""
+    """Return the section that compares this stack with that of --against, each result over its
+    band; None without one. session: its document, of which the confidence of the verdicts is
+    known."""
     found = [case for case in cases if case.comparison.reference.arm.stack]
     if not found:
         return None
@@ -318,7 +292,30 @@ def against(cases: Sequence[Case], session: SessionDocument | None = None) -> Se
         if learnt
         else "speed of this stack / speed of the other one"
     )
-    figure = _figure("against", "This stack compared with the other one", found, meant)
+    labels = words.workload_labels(case.workload for case in found)
+    rows = Table.of(
+        found,
+        value("case", "case", lambda case: case.name),
+        value("model", "network", lambda case: labels[case.workload]),
+        value("world_size", "ranks", lambda case: case.world_size),
+        interval("ratio", "ratio", at_95, bounds=("lower", "upper")),
+        value("low", "at least", lambda case: case.limit.at_least, digits=3),
+        value("high", "at most", lambda case: case.limit.at_most, digits=3),
+        value("rounds", "rounds", lambda case: case.outcome.judgement.rounds),
+        value("verdict", "verdict", lambda case: case.verdict.value),
+    )
+    low = plots.field("low")
+    band = {"type": "bar", "style": "band"}
+    a_floor = {"filter": "isValid(datum.low) && !isValid(datum.high)"}
+    plot = plots.interval(
+        rows,
+        "case",
+        plots.axis(rows, "ratio", meant, scale={"zero": False}),
+        "verdict",
+        plots.layer(band, plots.known("low", "high"), x=low, x2={"field": "high"}),
+        plots.layer({"type": "tick", "style": "limit"}, a_floor, x=low),
+        plots.line("ideal", x={"datum": 1}),
+    )
     return Section(
         "against",
         "Two stacks",
@@ -328,53 +325,5 @@ def against(cases: Sequence[Case], session: SessionDocument | None = None) -> Se
         f"{limit.fail_below}, and PASSes if it is not below {limit.pass_from}"
         f"{words.with_confidence(session, found)}; 'at least' is the limit that decided. "
         "The head of the page lists the differences between the stacks.",
-        (figure,),
-    )
-
-
-def _figure(
-    name: str,
-    title: str,
-    cases: Sequence[Case],
-    meant: str,
-    question: str = "",
-) -> Figure:
-    """Return the figure of these cases, each result over its band. meant: what a result is.
-    question: that of all cases; "" for several, each with its name on the board."""
-    labels = words.workload_labels(case.workload for case in cases)
-    # A throughput is not a ratio, and has no ideal.
-    unit = "samples/s" if cases[0].question.spec.rule is verdict.SpeedFloor else ""
-    digits = 1 if unit else 3
-    rows = Table.of(
-        cases,
-        value("case", "case", lambda case: case.name),
-        value("model", "network", lambda case: labels[case.workload]),
-        value("world_size", "ranks", lambda case: case.world_size),
-        interval(
-            "ratio", "result" if unit else "ratio", at_95, unit, digits, bounds=("lower", "upper")
-        ),
-        value("low", "at least", lambda case: case.limit.at_least, unit, digits),
-        value("high", "at most", lambda case: case.limit.at_most, unit, digits),
-        value("rounds", "rounds", lambda case: case.outcome.judgement.rounds),
-        value("verdict", "verdict", lambda case: case.verdict.value),
-    )
-    low = plots.field("low")
-    band = {"type": "bar", "style": "band"}
-    a_floor = {"filter": "isValid(datum.low) && !isValid(datum.high)"}
-    return Figure(
-        name,
-        f"{title[0].upper()}{title[1:]}",
-        words.INTERVALS,
-        rows,
-        # A row per case: its interval over its band.
-        plots.interval(
-            rows,
-            "case",
-            plots.axis(rows, "ratio", meant, scale={"zero": False}),
-            "verdict",
-            plots.layer(band, plots.known("low", "high"), x=low, x2={"field": "high"}),
-            plots.layer({"type": "tick", "style": "limit"}, a_floor, x=low),
-            *([] if unit else [plots.line("ideal", x={"datum": 1})]),
-        ),
-        {"question": question} if question else {},
+        (Figure("against", "This stack compared with the other one", words.INTERVALS, rows, plot),),
     )
