@@ -7,7 +7,7 @@ holds the only copy of its numbers: a plot refers to the table's columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from hvdperf.stats import Interval
@@ -112,8 +112,7 @@ class Figure:
 
     name: unique in a report, made of a-z, 0-9, "_" and "-"; the id in the page and the name of the
     saved file. says: what the table does not have, such as a conclusion; "" for nothing.
-    plot: None for a table alone. tags: values for the page's filters, by "model", "world_size" and
-    "question"; a figure about several values of a key lacks that key. brief: whether a terminal
+    plot: None for a table alone. brief: whether a terminal
     shows what it says; that shows its table if the table has columns for it. lead: of what it says,
     the part for the head of a page.
     """
@@ -123,7 +122,6 @@ class Figure:
     says: str
     table: Table
     plot: Plot | None = None
-    tags: Mapping[str, str] = field(default_factory=dict)
     brief: bool = False
     lead: str = ""
 

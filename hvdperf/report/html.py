@@ -6,8 +6,6 @@ the page draw the plots from them.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
 from functools import cache
 from urllib.parse import urlencode
 
@@ -19,13 +17,6 @@ from hvdperf.report import text as texts
 from hvdperf.report.content import Column, Report, Row, Table
 from hvdperf.verdict import Verdict
 
-# The page's filters: keys of the board's columns and of figures' tags, with their labels.
-CHOSEN_BY = {
-    "verdict": "Verdict",
-    "question": "Question",
-    "model": "Model",
-    "world_size": "World size",
-}
 # Of a longer note only the first paragraph is seen, because more would push away what comes next.
 _LONG_NOTE = 280
 # A list of at most so many is read at a glance, and not folded.
@@ -44,8 +35,6 @@ def page(report: Report) -> str:
         blames=texts.blames(report),
         neutral=texts.neutral(report),
         cases={row["case"] for row in report.board.table.rows},
-        choices=_choices(report),
-        labels=CHOSEN_BY,
     )
 
 
@@ -86,21 +75,6 @@ def environment() -> Environment:
         long_note=_LONG_NOTE,
         few=_FEW,
     )
-    return found
-
-
-def _choices(report: Report) -> Mapping[str, Sequence[tuple[str, int]]]:
-    """Return the values of each filter with their numbers of cases, by key of the columns."""
-    table, order = report.board.table, list(_VERDICTS)
-    found = {}
-    for key in (key for key in CHOSEN_BY if key in {each.key for each in table.columns}):
-        counts = Counter(row[key] for row in table.rows if row[key] is not None)
-        known = list(counts)
-        if key != "question":
-            known.sort(key=lambda value: (value in order and order.index(str(value)), value))
-        found[key] = [
-            (texts.value_text(value, table.column(key).digits), counts[value]) for value in known
-        ]
     return found
 
 

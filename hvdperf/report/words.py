@@ -24,12 +24,6 @@ def question_of(case: Case) -> str:
     return f"{words}, other stack" if case.comparison.reference.arm.stack else words
 
 
-def tags_of(case: Case) -> Mapping[str, str]:
-    """Return the tags of a figure about one case."""
-    asked = case.question.label
-    return {"model": case.workload.model, "world_size": str(case.world_size), "question": asked}
-
-
 def names_of(case: Case) -> dict[str, Value]:
     """Return the cells that name a case: in full, and in the two parts that a terminal shows."""
     comparison = case.comparison

@@ -94,7 +94,6 @@ def scaling(model: str, question: str, drawn: random.Random, name: str = "") -> 
         f"{speeds[-1][1]:.0f} img/s at {SIZES[-1]} replicas, {alone:.0f} img/s alone.",
         table,
         plot,
-        {"model": model, "question": question},
     )
 
 
@@ -220,7 +219,7 @@ def hostile() -> Report:
                 HOSTILE[1],
                 every,
                 (
-                    Figure("titled", HOSTILE[1], every, texts, titled, {"model": HOSTILE[2]}),
+                    Figure("titled", HOSTILE[1], every, texts, titled),
                     Figure("broken", HOSTILE[2], every, plain.table, broken),
                     formulas(),
                     Figure("elsewhere", "An image", "", texts, elsewhere),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 import struct
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from hvdperf.report.content import Column, Figure, Report, Row, Section, Table
 from hvdperf.report.html import page as document
 from hvdperf.report.markup import table_csv
 from hvdperf.report.session import read_sessions, session_report
-from hvdperf.report.text import printable, value_text
+from hvdperf.report.text import printable
 from hvdperf.verdict import Verdict
 from tests.report.cases import recorded_session
 from tests.report.sample import HOSTILE, WORDS, a_report, hostile
@@ -107,25 +106,9 @@ def shown_rows(page: Page) -> Locator:
     return page.locator(".board tbody tr:visible")
 
 
-def shown_figures(page: Page) -> set[str]:
-    found: list[str] = page.locator(".figure:not(.board):not([hidden])").evaluate_all(
-        "figures => figures.map(figure => figure.id)"
-    )
-    return set(found)
-
-
 def column(page: Page, key: str) -> list[str]:
     place = [each.key for each in USUAL.board.table.columns].index(key) + 1
     return shown_rows(page).locator(f"> :nth-child({place})").all_inner_texts()
-
-
-def not_contradicted(report: Report, **chosen: str) -> set[str]:
-    return {
-        figure.name
-        for figure in report.figures
-        if figure is not report.board
-        and all(figure.tags.get(key, value) == value for key, value in chosen.items())
-    }
 
 
 def saved(page: Page, figure: str, what: str) -> tuple[str, bytes]:
@@ -245,58 +228,28 @@ def test_what_explains_is_drawn_when_a_link_has_opened_it(page: Page, pages: Pat
 # Choosing and sorting ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("key", ["question", "world_size"])
-def test_a_choice_leaves_its_cases_and_what_does_not_contradict(page: Page, key: str) -> None:
-    value = value_text(USUAL.board.table.rows[0][key])
-    page.locator(f"select[name={key}]").select_option(value)
-    rows = [row for row in USUAL.board.table.rows if value_text(row[key]) == value]
-    figures = not_contradicted(USUAL, **{key: value})
-    assert column(page, "case") == [row["case"] for row in rows]
-    assert shown_figures(page) == figures
-    of = len(USUAL.board.table.rows), len(USUAL.figures) - 1
-    count = f"{len(rows)} of {of[0]} cases, {len(figures)} of {of[1]} figures"
-    assert page.locator("#pageCount").inner_text() == count
-    assert re.search(rf"#{key}=", page.url)
+def test_words_leave_their_cases_and_are_part_of_the_address(page: Page) -> None:
+    cases = [str(row["case"]) for row in USUAL.board.table.rows]
+    page.locator("input[name=text]").fill("VGG parity")
+    left = [case for case in cases if "vgg" in case and "parity" in case]
+    assert column(page, "case") == left
+    assert page.locator("#pageCount").inner_text() == f"{len(left)} of {len(cases)} cases"
     page.reload()
     page.locator("html[data-ready=true]").wait_for()
-    assert column(page, "case") == [row["case"] for row in rows]
-    page.locator("button[type=reset]").click()
-    expect(shown_rows(page)).to_have_count(of[0])
-    assert "#" not in page.url
-
-
-def test_choices_are_taken_together_and_from_the_address(blank: Page) -> None:
-    open_page(blank, choices="#question=parity&world_size=2&text=VGG&at=Section-parity")
-    assert column(blank, "case") == ["parity/vgg_16_s/2"]
-    assert blank.locator("input[name=text]").input_value() == "VGG"
-    assert blank.locator("#Section-parity h2").is_visible()
-    assert blank.evaluate("scrollY") > 0
-
-
-def test_an_address_that_is_wrong_chooses_nothing(blank: Page) -> None:
-    open_page(blank, choices="#model=%3Cscript%3E&verdict=MAYBE&at=nowhere")
-    assert shown_rows(blank).count() == len(USUAL.board.table.rows)
-
-
-def test_choices_that_nothing_fits_are_told(page: Page) -> None:
+    assert column(page, "case") == left
     page.locator("input[name=text]").fill("no such words")
     assert shown_rows(page).count() == 0
     assert page.locator(".board .nothing").is_visible()
-    assert page.locator("#Section-scaling .nothing").is_visible()
     page.locator("input[name=text]").fill("")
-    assert not page.locator(".board .nothing").is_visible()
+    expect(shown_rows(page)).to_have_count(len(cases))
+    assert "#" not in page.url
 
 
-def test_a_figure_that_comes_back_has_its_width(page: Page) -> None:
-    draw_all(page)
-    width = "document.querySelector('#rounds .plot svg').clientWidth"
-    before = page.evaluate(width)
-    assert before > 200
-    page.locator("select[name=question]").select_option("weak_scaling")
-    page.set_viewport_size({"width": 1200, "height": 900})
-    page.set_viewport_size({"width": 1440, "height": 900})
-    page.locator("select[name=question]").select_option("")
-    page.wait_for_function(f"before => {width} === before", arg=before)
+def test_words_and_a_place_are_taken_from_the_address(blank: Page) -> None:
+    open_page(blank, choices="#text=parity+VGG_16_S/2&at=Section-parity")
+    assert column(blank, "case") == ["parity/vgg_16_s/2"]
+    assert blank.locator("#Section-parity h2").is_visible()
+    assert blank.evaluate("scrollY") > 0
 
 
 def test_a_tile_chooses_its_verdict_and_lets_it_go(page: Page) -> None:
@@ -308,11 +261,11 @@ def test_a_tile_chooses_its_verdict_and_lets_it_go(page: Page) -> None:
     assert shown_rows(page).count() == len(USUAL.board.table.rows)
 
 
-def test_links_to_sections_keep_the_choices(page: Page) -> None:
-    page.locator("select[name=question]").select_option("parity")
+def test_links_to_sections_keep_the_words(page: Page) -> None:
+    page.locator("input[name=text]").fill("parity")
     page.locator("nav a[href='#Section-tables']").click()
-    assert page.url.endswith("#question=parity&at=Section-tables")
-    assert page.locator("select[name=question]").input_value() == "parity"
+    assert page.url.endswith("#text=parity&at=Section-tables")
+    assert page.locator("input[name=text]").input_value() == "parity"
 
 
 def test_a_note_leads_to_its_case(page: Page) -> None:
@@ -378,7 +331,7 @@ def test_no_text_that_is_taken_along_is_a_formula(blank: Page) -> None:
 
 
 def test_only_what_is_chosen_is_saved(page: Page) -> None:
-    page.locator("select[name=verdict]").select_option("FAIL")
+    page.locator("input[name=text]").fill("FAIL")
     _, content = saved(page, "board", "csv")
     assert [record[0] for record in records(content.decode())] == ["Verdict", "FAIL"]
 
@@ -441,7 +394,7 @@ def test_everything_is_reached_by_keyboard_and_seen_to_be(page: Page) -> None:
         assert focused["outline"] == "solid", focused
         reached.append(focused["what"])
     assert reached[0] == "Skip to the cases"
-    wanted = {"FAIL", "pagePrint", "verdict", "text", "Figure", "svg", "png", "csv"}
+    wanted = {"FAIL", "pagePrint", "text", "Figure", "svg", "png", "csv"}
     assert wanted <= set(reached)
     assert reached.count("copy") == len(USUAL.figures) + 1
 
@@ -452,20 +405,6 @@ def test_a_phone_scrolls_no_page_sideways(blank: Page, name: str) -> None:
     open_page(blank, name)
     draw_all(blank)
     assert blank.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-
-
-def test_a_phone_folds_the_filters_behind_a_button(blank: Page) -> None:
-    blank.set_viewport_size(PHONE)
-    open_page(blank)
-    field, button = blank.locator("select[name=verdict]"), blank.locator("#pageChoose")
-    assert not field.is_visible()
-    button.click()
-    field.select_option("FAIL")
-    button.click()
-    assert not field.is_visible()
-    # Something is chosen, which the button shows.
-    assert "chosen" in (button.get_attribute("class") or "")
-    assert shown_rows(blank).count() == 1
 
 
 def test_paper_has_the_facts_and_folds_them_again(page: Page) -> None:
@@ -581,8 +520,9 @@ def test_a_large_page_answers_before_it_draws(blank: Page, pages: Path) -> None:
     blank.locator(f"#{figures[-1].name}").scroll_into_view_if_needed()
     blank.locator(f"#{figures[-1].name}[data-drawn=true]").wait_for()
     assert blank.evaluate(DRAWN) < len(figures) / 2
-    blank.locator("select[name=model]").select_option("vgg_16_s")
-    assert shown_figures(blank) == not_contradicted(report, model="vgg_16_s")
+    blank.locator("input[name=text]").fill("vgg_16_s")
+    rows = [row for row in report.board.table.rows if row["model"] == "vgg_16_s"]
+    assert shown_rows(blank).count() == len(rows)
 
 
 def test_a_legend_of_columns_side_by_side_fits_a_phone(blank: Page, pages: Path) -> None:

@@ -180,13 +180,6 @@ def test_of_exposed_communication_that_cannot_be_told_from_none_there_is_a_bound
     assert (row["exposed_share"], row["exposed_below"]) == pytest.approx(told)
 
 
-def test_figures_are_tagged_by_what_they_are_about():
-    found = figures(*recorded(*REAL))
-    tags = found["wall_time-waterfall-strong-vgg_16_s-np2"].tags
-    assert tags == {"model": "vgg_16_s", "world_size": "2", "question": "wall time strong"}
-    assert found["wall_time-factors"].tags == {}
-
-
 def test_where_replicas_share_cores_every_name_says_so():
     found = figures(called(audited(WEAK), Verdict.INFO), audited(STRONG))
     (row,) = found["wall_time-factors"].table.rows

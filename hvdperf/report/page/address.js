@@ -2,7 +2,7 @@
 
 /* What is chosen, in the part of the address after #, so that a link shows the same.
 
-   Either the name of a place in the page, or choices such as #model=vgg_16_s&at=Section-scaling. */
+   Either the name of a place in the page, or choices such as #text=vgg_16_s&at=Section-scaling. */
 {
     const PLACE = 'at';
 

@@ -97,7 +97,7 @@ def _effect_of(case: Case) -> float | None:
 FIELDS: tuple[Field[Case], ...] = (
     value("verdict", "verdict", lambda case: case.verdict.value, brief="verdict"),
     Field(words.NAMES, words.names_of),
-    # The case's name says these three; the page's filters use them.
+    # The case's name says these three; the page finds cases by them.
     value("question", "question", words.question_of, hidden=True),
     value("model", "network", lambda case: case.workload.model, hidden=True),
     value("world_size", "ranks", lambda case: case.world_size, hidden=True),

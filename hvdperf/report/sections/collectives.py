@@ -102,7 +102,6 @@ def swept(case: Case, pairs: Turns) -> Figure:
             plots.field("value", title="bus bandwidth in GB/s", scale={"type": "log"}),
             sides=tuple(SIDES),
         ),
-        {"world_size": str(n), "question": case.question.label},
     )
 
 

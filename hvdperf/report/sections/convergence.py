@@ -25,7 +25,6 @@ class _Group:
     """Trainings of the same workload and length. label: of the workload. world_size: of the
     candidate. arms: their launches, by arm."""
 
-    model: str
     label: str
     work: type[Work]
     world_size: int
@@ -48,10 +47,6 @@ class _Group:
     @property
     def title(self) -> str:
         return f"{self.label} on {words.plural(self.world_size, 'replica')}, {self.how_long}"
-
-    @property
-    def tags(self) -> dict[str, str]:
-        return {"model": self.model, "world_size": str(self.world_size)}
 
     def named(self, what: str) -> str:
         return words.slug("convergence", what, self.work.name, self.label, f"np{self.world_size}")
@@ -80,7 +75,7 @@ def _groups(cases: Sequence[Case]) -> list[_Group]:
     for (workload, work, world_size), of_group in asked.items():
         trained = (started for started in launches(of_group) if started.launch.run)
         arms = grouped(trained, lambda started: started.arm)
-        groups.append(_Group(workload.model, labels[workload], work, world_size, arms))
+        groups.append(_Group(labels[workload], work, world_size, arms))
     return groups
 
 
@@ -135,7 +130,6 @@ def _curves(group: _Group) -> Iterator[Figure]:
         "",
         table,
         _by_arm(table, "loss") if only_ends else _curve_plot(table),
-        group.tags,
     )
 
 
@@ -220,7 +214,6 @@ def _validations(group: _Group) -> Iterator[Figure]:
             "",
             table,
             _by_arm(table, "middle", plots.ticks("quiet", "chance")),
-            group.tags,
         )
 
 

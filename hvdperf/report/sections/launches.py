@@ -69,7 +69,7 @@ def _by_rank(cases: Sequence[Case]) -> list[Figure]:
     ours = (each for each in timed if each.launch.arm.strategy is Strategy.HOROVOD)
     found = grouped(ours, lambda each: (each.case.workload, each.world_size))
     ordered = sorted(found, key=lambda key: (key[0].name, key[1]))
-    return [_ranks(key[0].model, labels[key[0]], key[1], found[key]) for key in ordered]
+    return [_ranks(labels[key[0]], key[1], found[key]) for key in ordered]
 
 
 def _blocks(started: Started) -> list[Block]:
@@ -85,7 +85,7 @@ _OF_A_RANK = (
 )
 
 
-def _ranks(model: str, label: str, world_size: int, group: Sequence[Started]) -> Figure:
+def _ranks(label: str, world_size: int, group: Sequence[Started]) -> Figure:
     blocks = [block for started in group for block in _blocks(started)]
     steps: list[list[float]] = [[] for _ in range(world_size)]
     last = [0] * world_size
@@ -116,7 +116,6 @@ def _ranks(model: str, label: str, world_size: int, group: Sequence[Started]) ->
         _said_of_ranks(rows, len(blocks), len(group)) + also,
         table,
         plots.boxes(table, "rank", named="named"),
-        {"model": model, "world_size": str(world_size)},
         brief=rare is not None,
     )
 
@@ -150,9 +149,7 @@ def startup(cases: Sequence[Case]) -> Section:
     # The learning rate does not affect the start.
     found = grouped(timed, lambda each: replace(each.case.workload, learning_rate="constant"))
     labels = words.workload_labels(found)
-    figures = tuple(
-        _starts(workload.model, labels[workload], _arms(own)) for workload, own in found.items()
-    )
+    figures = tuple(_starts(labels[workload], _arms(own)) for workload, own in found.items())
     return Section(
         "startup",
         "Start-up",
@@ -202,7 +199,7 @@ _OF_A_START: tuple[Field[Arm], ...] = (
 )
 
 
-def _starts(model: str, label: str, arms: Sequence[Arm]) -> Figure:
+def _starts(label: str, arms: Sequence[Arm]) -> Figure:
     rows = Table.of(arms, *_OF_A_START)
     return Figure(
         words.slug("startup", label),
@@ -210,7 +207,6 @@ def _starts(model: str, label: str, arms: Sequence[Arm]) -> Figure:
         "",
         rows,
         plots.stacked(rows, "arm", *PHASES.values()),
-        {"model": model},
     )
 
 
@@ -275,7 +271,6 @@ def _memory(case: Case, label: str) -> Iterator[Figure]:
             plots.axis(rows, "resident_mib", scale={"zero": False}),
             "rank",
         ),
-        words.tags_of(case),
     )
 
 

@@ -283,7 +283,6 @@ def _speedup(
         words.INTERVALS,
         rows,
         _by_ranks(rows, "speedup", networks, "world_size"),
-        {"question": f"{kind} scaling"} if judged else {},
     )
 
 

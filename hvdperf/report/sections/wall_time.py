@@ -92,7 +92,6 @@ def waterfall(case: Case, label: str) -> Figure:
         f"{_rare(case)}",
         rows,
         _waterfall_plot(rows),
-        words.tags_of(case),
         brief=True,
     )
 
