@@ -109,32 +109,14 @@ def _ranks(label: str, world_size: int, group: Sequence[Started]) -> Figure:
     ]
     table = Table(_OF_A_RANK, tuple(rows))
     rare = long_steps([started.launch for started in group])
-    also = "" if rare is None else f" Rare long steps: {rare}."
     return Figure(
         words.slug("steps", "ranks", label, f"np{world_size}"),
         f"{label}, Horovod on {words.plural(world_size, 'replica')}: step times by rank",
-        _said_of_ranks(rows, len(blocks), len(group)) + also,
+        "" if rare is None else f"Rare long steps: {rare}.",
         table,
         plots.boxes(table, "rank", named="named"),
         brief=rare is not None,
     )
-
-
-def _said_of_ranks(rows: Sequence[Row], blocks: int, started: int) -> str:
-    middle = [number(row["q50_ms"]) for row in rows]
-    longest = max(rows, key=lambda row: number(row["q99_ms"]))
-    said = (
-        f"In {words.plural(blocks, 'block')} of {words.plural(started, 'launch', 'launches')} the "
-        f"median step takes {words.span(middle, '.1f')} ms; 1 % of the steps of rank "
-        f"{longest['rank']} take more than {longest['q99_ms']:.1f} ms. "
-    )
-    named = [row for row in rows if row["named"] == "yes"]
-    if len(rows) < 2:
-        return said.rstrip()
-    if not named:
-        return said + "No rank is the slowest in more blocks than chance explains."
-    several = ", ".join(f"rank {row['rank']} in {row['slowest']:.0f} %" for row in named)
-    return f"{said}Slowest in more blocks than chance explains: {several}."
 
 
 # Starts ----------------------------------------------------------------------------------------
