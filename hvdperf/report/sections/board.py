@@ -68,7 +68,7 @@ def note(case: Case) -> CaseNote | None:
     """Return a note with the information that the case's row lacks; return None if it lacks
     none."""
     outcome = case.outcome
-    failure, line = outcome.failure, outcome.threshold_line
+    failure = outcome.failure
     paragraphs = [case.reason] if case.reason else []
     if case.verdict is not Verdict.PASS and case.figure is not None and case.rule is not None:
         paragraphs.append(
@@ -76,15 +76,10 @@ def note(case: Case) -> CaseNote | None:
             f"{words.plural(outcome.judgement.rounds, 'round')}, with the confidence that a "
             f"verdict needs; limit: {verdict.must_be(outcome.judgement)}"
         )
-    if failure is not None:
-        who = "" if failure.rank is None else f", rank {failure.rank}"
-        paragraphs.append(f"{failure.arm}{who}, {failure.phase}: {failure.cause}")
-    if line:
-        paragraphs.append(f"To judge it, add this line to the file of thresholds: {line}")
     if not paragraphs and case.verdict is Verdict.PASS:
         return None
     output = tuple(failure.tail) if failure is not None else ()
-    return CaseNote(case.name, case.verdict, tuple(dict.fromkeys(paragraphs)), output, case.reason)
+    return CaseNote(case.name, case.verdict, tuple(paragraphs), output, case.reason)
 
 
 def _effect_of(case: Case) -> float | None:
