@@ -42,7 +42,7 @@ class Caption:
 _WEAK = (Question.WALL_TIME_WEAK, Question.WEAK_SCALING)
 _BATCH = "{networks} Every rank has a batch of {batch}."
 _IDEAL = "The dashed line is the ideal. {intervals}"
-# Those first that a reader asks for first; of two with the same name, the first that was measured.
+# Those first that a reader asks for first.
 CAPTIONS = (
     Caption(
         "throughput",
@@ -67,15 +67,6 @@ CAPTIONS = (
         "speedup_low",
         "Speedup of strong scaling: samples/s of n ranks over samples/s of one rank, where a batch "
         f"of {{batch}} is divided among the ranks. {{networks}} {_IDEAL}",
-    ),
-    Caption(
-        "speedup-strong",
-        "scaling-strong-training",
-        (Question.WALL_TIME_STRONG,),
-        "speedup_low",
-        "Speedup of strong scaling: the wall time of one rank over that of n ranks, from graph "
-        "tracing to the last step, where the steps, with a batch of {batch} on each rank, are "
-        f"divided among the ranks. {{networks}} {_IDEAL}",
     ),
     Caption(
         "parity",
@@ -119,15 +110,14 @@ def paper_figures(archive: Archive) -> list[Figure]:
         wall_time.shares(trained, labels),
     ]
     figures = {each.name: each for each in found if each.plot is not None and each.table.rows}
-    drawn: dict[str, Figure] = {}
+    drawn = []
     for caption in CAPTIONS:
-        if caption.figure in figures and caption.name not in drawn:
-            figure = figures[caption.figure]
+        if figure := figures.get(caption.figure):
             # Of sessions that were put together, each is one observation.
             fields = _fields(caption, figure, cases, "session" if archive.sessions else "round")
             says = f"{caption.text.format_map(fields)} {measured_on(archive)}"
-            drawn[caption.name] = replace(figure, name=caption.name, says=says)
-    return list(drawn.values())
+            drawn.append(replace(figure, name=caption.name, says=says))
+    return drawn
 
 
 def _fields(caption: Caption, figure: Figure, cases: Sequence[Case], one: str) -> Mapping[str, str]:
@@ -229,8 +219,6 @@ def _figure(name: str, cases: Sequence[Case], result: Field[Case], *behind: plot
 def paper_tables(archive: Archive) -> list[Figure]:
     """Return the tables of the main results, of weak and of strong scaling, without plots."""
     curves = {figure.name: figure for figure in scaling.figures(_measured(archive))}
-    names = [each.figure for each in CAPTIONS if each.name == "speedup-strong"]
-    strong = next((curves[name] for name in names if name in curves), None)
     where = measured_on(archive)
     return [
         _results(figure, f"results-{name}", f"{title} and efficiency", speeds, where)
@@ -242,7 +230,7 @@ def paper_tables(archive: Archive) -> list[Figure]:
                 "scaling-throughput" in curves,
             ),
             # The ratios are not those of the throughputs, which are of whole batches.
-            ("strong", "Strong scaling: speedup", strong, False),
+            ("strong", "Strong scaling: speedup", curves.get("scaling-strong-split"), False),
         )
         if figure is not None
     ]
