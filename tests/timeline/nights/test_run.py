@@ -328,9 +328,7 @@ def test_a_fail_opens_an_issue_with_what_is_needed_to_act(tmp_path: Path) -> Non
     write_issues([found], tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["open"]
     text = (tmp_path / "open/a100.md").read_text()
-    assert text.startswith(
-        f"Night of {made[-1].night}: FAIL (1 PASS).\n\n- since"
-    )
+    assert text.startswith(f"Night of {made[-1].night}: FAIL (1 PASS).\n\n- since")
 
 
 @pytest.mark.parametrize(
