@@ -1,7 +1,8 @@
 """Learning rates, and the losses of a run by step. Imports no TensorFlow."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Callable, NamedTuple, Optional
+from collections.abc import Iterable
+from statistics import fmean
+from typing import Any, Callable
 
 # Five of ninety epochs in the paper; runs here are shorter.
 WARM_UP_EPOCHS = 2
@@ -114,65 +115,33 @@ class Adaptive(Constant):
             self._waited = 0
 
 
-# Limits of the rows of a run: POINTS if the number of its steps is known beforehand, else MOST.
+# Rows of a run, at most.
 POINTS = 100
-MOST = 2 * POINTS
-
-
-class Row(NamedTuple):
-    """One row of a curve. steps: number of steps done by then. total: sum of the losses since the
-    row before, on the device that computed them. learning_rate: of the last step."""
-
-    steps: int
-    total: Any
-    learning_rate: float
+# Losses are read so many at a time: reading each one would make a GPU finish its step first.
+READ = 100
 
 
 class Curve:
-    """The curve of a run, gathered from losses that may not have been computed yet. `rows` reads
-    them at the end of the run, because an earlier read would make a GPU finish its step first.
+    """The loss and the learning rate along the steps of a run."""
 
-    steps: number of steps of the run, or None if it is not known. In that case rows are merged in
-    pairs whenever there are MOST, and are twice as far apart from then on. add: adds up several
-    losses, in one operation.
-    """
-
-    def __init__(
-        self, steps: Optional[int], learning_rate: Constant, add: Callable[[Sequence[Any]], Any]
-    ) -> None:
-        self._apart = 1 if steps is None else max(1, -(-steps // POINTS))
+    def __init__(self, learning_rate: Constant) -> None:
         self._learning_rate = learning_rate
-        self._add = add
-        self._steps = 0
-        self._rows: list[Row] = []
-        # The losses since the last row: never more than rows are apart.
-        self._since: list[Any] = []
+        self._losses: list[Any] = []
+        self._rates: list[float] = []
 
     def after_step(self, loss: Any) -> None:
-        self._since.append(loss)
-        if len(self._since) == self._apart:
-            self._end_row()
+        self._losses.append(loss)
+        self._rates.append(self._learning_rate.assigned)
+        if len(self._losses) % READ == 0:
+            self._losses[-READ:] = map(float, self._losses[-READ:])
 
     def rows(self, own: Callable[[float], float]) -> list[list[float]]:
         """Return rows of [steps done, mean loss of the steps since the row before, learning rate].
         own: maps a loss to that of this process's samples (Trainer.own_loss)."""
-        if self._since:
-            self._end_row()
-        begun = [0, *(row.steps for row in self._rows)]
+        losses, count = [*map(float, self._losses)], len(self._losses)
+        apart = max(1, -(-count // POINTS))
+        ends = [min(begin + apart, count) for begin in range(0, count, apart)]
         return [
-            [row.steps, own(float(row.total) / (row.steps - before)), row.learning_rate]
-            for row, before in zip(self._rows, begun)
+            [end, own(fmean(losses[begin:end])), self._rates[end - 1]]
+            for begin, end in zip([0, *ends], ends)
         ]
-
-    def _end_row(self) -> None:
-        self._steps += len(self._since)
-        total = self._since[0] if len(self._since) == 1 else self._add(self._since)
-        self._rows.append(Row(self._steps, total, self._learning_rate.assigned))
-        self._since = []
-        if len(self._rows) == MOST:
-            pairs = zip(self._rows[::2], self._rows[1::2])
-            self._rows = [
-                Row(later.steps, self._add([earlier.total, later.total]), later.learning_rate)
-                for earlier, later in pairs
-            ]
-            self._apart *= 2

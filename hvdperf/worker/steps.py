@@ -5,8 +5,6 @@ import math
 import time
 from typing import Any, NamedTuple, Optional
 
-import tensorflow as tf
-
 from hvdperf.worker.learning import Curve
 from hvdperf.worker.process import Resumes, cpu_seconds, resident_bytes
 from hvdperf.worker.protocol import Phase
@@ -134,7 +132,7 @@ def run(
     driver.fault.stray(trainer.learning_rate)
     samples, done = 0, 0
     memory, timestamps = [], []
-    curve = Curve(steps, trainer.learning_rate, tf.add_n)
+    curve = Curve(trainer.learning_rate)
     last_step_seconds = 0.0
     loss: Any = float("nan")
     clock = time.perf_counter

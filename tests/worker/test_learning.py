@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hvdperf.worker import learning
-from hvdperf.worker.learning import MOST, PATIENCE, POINTS, Adaptive, Constant, Curve
+from hvdperf.worker.learning import PATIENCE, POINTS, READ, Adaptive, Constant, Curve
 
 EPOCH_STEPS = 10
 WARM = learning.WARM_UP_EPOCHS * EPOCH_STEPS
@@ -112,40 +111,29 @@ class Loss:
         return self.value
 
 
-def added(losses: Sequence[Loss]) -> Loss:
-    assert len(losses) > 1
-    return Loss(math.fsum(loss.value for loss in losses))
-
-
-def curve_of(losses: Sequence[float], steps: int | None, share: float = 1.0) -> list[list[float]]:
-    """Of a run of these losses; steps: as far as they are known beforehand."""
+def curve_of(losses: Sequence[float], share: float = 1.0) -> list[list[float]]:
     Loss.read = 0
-    curve = Curve(steps, Constant([Rate(RATE)]), added)
-    for loss in losses:
+    curve = Curve(Constant([Rate(RATE)]))
+    for step, loss in enumerate(losses, 1):
         curve.after_step(Loss(loss))
-    assert Loss.read == 0, "a loss was waited for"
+        assert Loss.read == step - step % READ, "a loss was waited for"
     rows = curve.rows(lambda loss: loss / share)
-    assert Loss.read == len(rows)
+    assert Loss.read == len(losses)
     return rows
 
 
-def falling(steps: int) -> list[float]:
-    return [1 / (1 + step) for step in range(steps)]
-
-
 def test_a_short_run_has_a_row_a_step() -> None:
-    assert curve_of([1.0, 3.0], steps=2, share=0.5) == [[1, 2.0, RATE], [2, 6.0, RATE]]
-    rows = curve_of([1.0, math.nan, 1.0], steps=3)
+    assert curve_of([1.0, 3.0], share=0.5) == [[1, 2.0, RATE], [2, 6.0, RATE]]
+    rows = curve_of([1.0, math.nan, 1.0])
     assert [math.isnan(row[1]) for row in rows] == [False, True, False]
 
 
 @settings(deadline=None)
-@given(st.integers(0, 1500), st.booleans())
-def test_rows_are_evenly_spread_and_hold_every_loss_once(steps: int, known: bool) -> None:
-    losses = falling(steps)
-    rows = curve_of(losses, steps if known else None)
-    most = POINTS if known else MOST
-    assert min(steps, most // 2) <= len(rows) <= most
+@given(st.integers(0, 1500))
+def test_rows_are_evenly_spread_and_hold_every_loss_once(steps: int) -> None:
+    losses = [1 / (1 + step) for step in range(steps)]
+    rows = curve_of(losses)
+    assert min(steps, POINTS // 2) <= len(rows) <= POINTS
     ends = [int(row[0]) for row in rows]
     begun = list(range(0, steps, ends[0])) if rows else []
     assert ends == [*begun[1:], steps][: len(rows)]
@@ -153,20 +141,9 @@ def test_rows_are_evenly_spread_and_hold_every_loss_once(steps: int, known: bool
         assert row[1] == pytest.approx(sum(losses[begin:end]) / (end - begin))
 
 
-def test_no_more_losses_are_held_than_a_row_takes() -> None:
-    curve, held = Curve(None, Constant([]), added), weakref.WeakSet[Loss]()
-    most = 0
-    for _ in range(10_000):
-        loss = Loss(1.0)
-        held.add(loss)
-        curve.after_step(loss)
-        most = max(most, len(held))
-    assert most < MOST + 10_000 / (MOST / 2), "of the rows, and of the steps since the last one"
-
-
 def test_the_learning_rate_is_that_of_the_last_step() -> None:
     rate = Adaptive([Rate(1e-3)], 10, float)
-    curve = Curve(40, rate, added)
+    curve = Curve(rate)
     used = []
     for _ in range(40):
         rate.before_step()
