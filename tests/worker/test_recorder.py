@@ -349,14 +349,14 @@ def test_what_is_no_step_of_its_own_is_not_counted(world: World) -> None:
 
 def test_several_exchanges_of_a_step_add_up_but_not_those_of_two_traces(world: World) -> None:
     world.init()
-    exchange, one, two = world.exchange(), [Tensor(2), None], [Tensor(5)]
+    exchange, one, two = world.exchange(), [Tensor(2), Tensor(3)], [Tensor(5), Tensor(6)]
     sparse: Any = SimpleNamespace(values=Tensor(6), indices=Tensor(1))
     function = world.functions()
 
     def both() -> None:
         world.eager = False
-        exchange(one, one[:1])
-        exchange([*two, sparse], two)
+        exchange([one[0], None], one)
+        exchange([two[0], sparse], two)
         world.eager = True
 
     def loop() -> None:
@@ -365,7 +365,7 @@ def test_several_exchanges_of_a_step_add_up_but_not_those_of_two_traces(world: W
         for _ in range(2):
             inner, world.graph = world.graph, Graph()
             world.graph.outer_graph = inner
-            exchange([*two, sparse], two)
+            exchange([two[0], sparse], two)
             world.graph = inner
         world.eager = True
 
@@ -412,8 +412,8 @@ def test_when_the_first_trace_is_over_is_known_to_a_rank_of_the_suite(world: Wor
     assert inits == [False, True]
     assert first.traced_at == pytest.approx(BEGIN + 2.0 + 0.4)
     assert (first.rows[0].begin, first.rows[0].end) == pytest.approx((BEGIN + 2.4, BEGIN + 2.5))
-    assert tuple(recorder.exchanged(first)) == (2, 4 * 23, 0)
-    assert tuple(recorder.exchanged(SimpleNamespace(name="none"))) == (0, 0, 0)
+    assert tuple(recorder.exchanged(first.name)) == (2, 4 * 23, 0)
+    assert tuple(recorder.exchanged("none")) == (0, 0, 0)
     assert world.ending == [], "nothing is written"
     assert list(world.directory.iterdir()) == []
 
@@ -641,7 +641,8 @@ def test_waiting_for_a_batch_belongs_to_the_step_that_takes_it(world: World) -> 
         world.run(train, 1, between=0.0)
     rank = world.end()
     steps = steps_of(rank)
-    assert [row.input_outside for row in steps.rows] == pytest.approx([0.05, 0.15] * 6)
+    # Before the first step a batch may have made the model.
+    assert [row.input_outside for row in steps.rows[1:]] == pytest.approx([0.15, 0.05] * 5 + [0.15])
     assert [row.input_within for row in steps.rows] == [0.0] * 12
     assert steps.samples == 32 * (6 * 1 + 6 * 2)
     content = zlib.crc32(np.full((1, 2), 3.0, "float32").tobytes())
@@ -673,7 +674,7 @@ def test_batches_of_a_loop_are_waited_for_before_its_steps(world: World) -> None
         world.at += 0.7
         exchange([Tensor(1)])
     steps = steps_of(world.end())
-    assert [row.input for row in steps.rows] == pytest.approx([0.05] * 4)
+    assert [row.input for row in steps.rows[1:]] == pytest.approx([0.05] * 3)
     assert [row.begin - row.before for row in steps.rows[1:]] == pytest.approx([0.05] * 3)
     # The first one has no end of another before it.
     assert steps.rows[0].begin == steps.rows[0].ready

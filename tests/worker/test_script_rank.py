@@ -91,7 +91,10 @@ class Script:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *orders: dict[str, Any]) -> None:
         self.driver = Told(*orders)
         self.state = SimpleNamespace(
-            exchanged={"step": (3, 4096, 1)}, others={}, updated={}, local=set()
+            exchanged={"step": dict(enumerate([(4000, False), (90, True), (6, False)]))},
+            others={},
+            updated={},
+            local=set(),
         )
         self.state.exchanged_variables, self.state.session = {}, (None, None)
         self.pinned: list[Any] = []
@@ -239,8 +242,8 @@ def test_the_weights_are_compared_by_their_digest(monkeypatch: pytest.MonkeyPatc
         ({}, 0, 2, True),
         ({}, 0, 1, False),
         ({}, 9, 2, False),
-        # Of tensors whose size is unknown while the graph is made.
-        ({"step": (3, 0, 0)}, 0, 2, False),
+        # Of a tensor whose size is unknown while the graph is made.
+        ({"step": {0: (0, False)}}, 0, 2, False),
     ],
 )
 def test_ranks_that_exchange_nothing_are_refused(
@@ -248,7 +251,8 @@ def test_ranks_that_exchange_nothing_are_refused(
 ) -> None:
     script = Script(monkeypatch, {"op": "check", "steps": 1}, block(1))
     script.rank._config = script.rank._config._replace(world_size=ranks)
-    script.state.exchanged, script.state.allreduces_between = exchanged, reductions
+    script.state.exchanged = exchanged
+    script.state.others = {"allreduce between steps": reductions}
     with pytest.raises(Left, match="1") if is_refused else nullcontext():
         script.run(3)
     assert len(script.driver.replies) == (not is_refused)

@@ -253,7 +253,7 @@ class ScriptRank:
             return order.run()
         if order.name == Phase.BLOCK:
             return order.block()
-        exchanges = recorder.exchanged(steps)[0] or recorder.calls_allreduce(steps)
+        exchanges = recorder.exchanged(steps.name)[0] or recorder.calls_allreduce(steps)
         if self._config.world_size > 1 and not exchanges:
             raise BadScript(NO_EXCHANGE)
         return order.check()
@@ -300,7 +300,7 @@ class ScriptRank:
         driver.enter(Phase.READY, metadata=self._metadata())
 
     def _metadata(self) -> Mapping[str, Any]:
-        tensors, size, sparse = recorder.exchanged(self._steps)
+        tensors, size, sparse = recorder.exchanged(self._steps.name)
         return {
             **group_of(_horovod()),
             "gradient_tensors": tensors,

@@ -61,9 +61,9 @@ ALONE_EVERY, ALONE_OFTEN, ALONE_LATER = 16, 8, 128
 # Values of a variable that are compared between ranks.
 COMPARED = 1 << 22
 # What `State.spent` counts, in seconds until now: calls of all functions, with their exchanges;
-# these exchanges; updates by an optimizer outside of functions; and Python's garbage collector,
-# outside of all of them.
-CALLED, EXCHANGED, APPLIED, COLLECTED = range(4)
+# these exchanges; updates by an optimizer outside of functions; Python's garbage collector, outside
+# of all of them; and waiting for batches there.
+CALLED, EXCHANGED, APPLIED, COLLECTED, WAITED = range(5)
 # Beginnings of the names of variables that may change the speed of a rank, and of those of
 # Terraform among them, which keeps passwords there.
 PREFIXES = (
@@ -82,7 +82,7 @@ TENSORS, VALUES = 8, 512
 QUIET_S = 2.0
 # What is written of `State` as it is.
 WRITTEN = (
-    *("rank", "pid", "marks", "events", "missing", "pauses", "exchanged", "batches", "epoch"),
+    *("rank", "pid", "marks", "events", "missing", "pauses", "batches", "epoch"),
     *("places", "size", "connected", "launched"),
 )
 # What launchers call the number of a rank, and of how many. A batch script of Slurm has these of
@@ -164,8 +164,8 @@ class Steps:
         # a call by the shapes in its graph.
         self.asked: dict[str, int] = {}
         self.batch = 0
-        # The trace that had the last exchange, and the variables that it has exchanged until now.
-        self.graph: Any = None
+        # A weak reference to the graph of the trace that had the last exchange.
+        self.graph: Any = lambda: None
         # When its first trace was done; 0 if that was not seen.
         self.traced_at = 0.0
         self.last: Any = None  # the Row of the last call
@@ -176,23 +176,23 @@ class Steps:
         self.alone: Any = None
         self.idle: list[Any] = []
         self.called_when_idle = 0.0
-        self.traced: set[int] = set()
 
     @property
     def is_training(self) -> Any:
         return self.exchanges or self.others or self.updates
 
-    def add(self, begin: Any, end: Any, input: Any, traces: Any, stamps: Any, earlier: Any) -> None:
-        """Add a call. input: seconds of waiting for it before and within the call. traces: of the
-        function until now. stamps: last gradient ready, all exchanged; () if that is unknown."""
+    def add(
+        self, begin: Any, end: Any, within: Any, traces: Any, stamps: Any, earlier: Any
+    ) -> None:
+        """Add a call. within: seconds of waiting for input within it. traces: of the function until
+        now. stamps: last gradient ready, all exchanged; () if that is unknown."""
         if not self.count:
             self.begun = self.ended = begin
-            self.spent = _state.spent[:]
         retraced = bool(self.count and traces > self.traces)
         self.traces = max(self.traces, traces)
-        elsewhere, *others = map(operator.sub, _state.spent, self.spent)
+        elsewhere, *others, waited = self.since()
         ready, done = stamps or (0.0, 0.0)
-        times = (self.ended, begin, end, *input, ready, done, elsewhere, earlier, *others)
+        times = (self.ended, begin, end, waited, within, ready, done, elsewhere, earlier, *others)
         row = self.last = Row(self.count, *[round(each, 6) for each in times])
         if self.count == FIRST and _state.at_step is None:
             self.use, self.used_at = _guarded("cores", _use), end
@@ -216,6 +216,10 @@ class Steps:
         self.count += 1
         self.ended = end
         self.spent = _state.spent[:]
+
+    def since(self) -> Any:
+        """Return what has been spent since its last call."""
+        return list(map(operator.sub, _state.spent, self.spent or _state.spent))
 
     def told(self) -> Any:
         found = {
@@ -264,9 +268,8 @@ class State:
         self.size, self.connected = 1, 0
         self.current: Any = None
         self.jit = 0
-        self.waited = 0.0
         # To the calls belongs waiting for a GPU that runs behind.
-        self.spent = [0.0] * 4
+        self.spent = [0.0] * 5
         self.collecting = 0.0
         # Sampled seconds between steps, by place in the script: until the last step, and since.
         self.places: dict[str, float] = {}
@@ -274,15 +277,14 @@ class State:
         # Whether there is a GPU, and whether it runs behind the script; None until that is asked.
         self.has_gpu: Any = None
         self.runs_behind: Any = None
-        self.exchanged: dict[str, Any] = {}  # by name: tensors, bytes, sparse ones of a trace
+        # By name of the steps and by variable: bytes of its gradient, and whether it is sparse.
+        self.exchanged: dict[str, dict[Any, Any]] = {}
         self.exchanged_variables: Any = weakref.WeakValueDictionary()
         self.updated: dict[int, Any] = {}  # by id: a weak reference and the name
         self.local: set[int] = set()
         self.process_sets: set[Any] = set()
-        # Exchanges outside of gradients, by name of the function and place, and those reductions
-        # among them that are between steps.
+        # Exchanges outside of gradients, by name of the function and place.
         self.others: dict[str, int] = {}
-        self.allreduces_between = 0
         # Above 0 in what is counted by itself: exchanges, updates, and waiting for input.
         self.in_gradients = 0
         # Of the newest batch its samples and something of its content; that of training steps.
@@ -353,16 +355,18 @@ def follow(at_step: Any, at_init: Any) -> None:
     _state.at_step, _state.at_init = at_step, at_init
 
 
-def exchanged(steps: Any) -> Any:
-    """Return the number of tensors, their bytes, and the number of sparse ones that a step
-    exchanges."""
-    return _state.exchanged.get(steps.name, (0, 0, 0))
+def exchanged(name: Any) -> Any:
+    """Return the number of tensors, their bytes, and the number of sparse ones that steps of this
+    name exchange."""
+    sizes = list(_state.exchanged.get(name, {}).values())
+    return len(sizes), sum(size for size, _ in sizes), sum(is_sparse for _, is_sparse in sizes)
 
 
 def calls_allreduce(steps: Any) -> Any:
     """Return whether the script exchanges by hvd.allreduce itself in each of these steps, or as
     often between them."""
-    return steps.others or _state.allreduces_between >= steps.count
+    between = [_state.others.get(f"{name} between steps", 0) for name in REDUCTIONS]
+    return steps.others or sum(between) >= steps.count
 
 
 def weights_of_all() -> Any:
@@ -676,13 +680,17 @@ def _hook_tensorflow(module: Any) -> None:
 
 
 @contextlib.contextmanager
-def _apart() -> Any:
-    """What is done in it is counted by itself."""
+def _apart(kind: Any = None) -> Any:
+    """What is done in it is counted by itself. kind: of `State.spent`, to which its seconds are
+    added; None for neither."""
     _state.in_gradients += 1
+    begin = now()
     try:
-        yield now()
+        yield begin
     finally:
         _state.in_gradients -= 1
+        if kind is not None:
+            _state.spent[kind] += now() - begin
 
 
 def _is_between_steps() -> Any:
@@ -755,9 +763,7 @@ def _add(steps: Any, function: Any, begin: Any, end: Any) -> None:
         traces = function.experimental_get_tracing_count()
     # A function that is made anew is traced anew.
     traces += max(0, steps.functions - 1)
-    before = within = 0.0
-    if steps.is_training:
-        before, _state.waited = _state.waited, 0.0
+    within = 0.0
     if steps.has_input_stamps:
         asked, given, content, *counted = (float(x) for x in steps.variables[1].numpy())
         if begin <= asked <= given <= end:
@@ -776,7 +782,7 @@ def _add(steps: Any, function: Any, begin: Any, end: Any) -> None:
             stamps = ready, done
             earlier = max(0.0, exchanging - steps.exchanging - (done - ready))
         steps.exchanging = exchanging
-    steps.add(begin, end, (before, within), traces, stamps, earlier)
+    steps.add(begin, end, within, traces, stamps, earlier)
     _spend(steps, end - begin, stamps[1] - stamps[0] + earlier if stamps else 0.0)
     if steps.is_training:
         # A session's run, which has no function, returns when its GPU is done.
@@ -818,13 +824,10 @@ def _hook_values(module: Any) -> None:
 
     @_around(module._EagerTensorBase, "_numpy")
     def numpy(original: Any, self: Any) -> Any:
-        if not _state.runs_behind or _state.current is not None or not _is_main():
+        if not _state.runs_behind or not _is_between_steps():
             return original(self)
-        begin = now()
-        try:
+        with _apart(CALLED):
             return original(self)
-        finally:
-            _state.spent[CALLED] += now() - begin
 
 
 def _measure_alone(steps: Any, end: Any) -> None:
@@ -1030,9 +1033,7 @@ def _counted(name: Any, original: Any, /, *arguments: Any, **named: Any) -> Any:
         if steps is not None and not is_eager:
             counts, key = steps.asked, name
         counts[key] = counts.get(key, 0) + 1
-        if name in REDUCTIONS and steps is None:
-            _state.allreduces_between += 1
-        elif name in REDUCTIONS:
+        if name in REDUCTIONS and steps is not None:
             steps.others = True
             _guarded("a process set", _note_process_set, *arguments, *named.values())
     if not is_apart:
@@ -1047,7 +1048,7 @@ def _add_exchange(name: Any, begin: Any, end: Any) -> None:
     if name in BROADCASTS:
         _event(f"hvd.{name}", begin)
     steps = _state.series.setdefault(f"hvd.{name}", Steps(f"hvd.{name}"))
-    steps.add(begin, end, (0.0, 0.0), 1, (begin, end), 0.0)
+    steps.add(begin, end, 0.0, 1, (begin, end), 0.0)
     _spend(steps, end - begin, end - begin)
 
 
@@ -1065,15 +1066,20 @@ def _before_exchange(grads: Any, variables: Any) -> Any:
     for each in variables or ():
         _state.exchanged_variables[id(each)] = each
     name = steps.name if steps is not None else OF_LOOP if eager else OF_SESSION
-    size = sum(each.dtype.size * (each.shape.num_elements() or 0) for each in tensors)
-    sparse = sum(hasattr(each, "indices") for each in grads if each is not None)
-    exchange = [len(tensors), size, sparse]
-    if steps is not None and not eager:
-        graph = _outermost_graph()
+    graph = None if eager or steps is None else _outermost_graph()
+    if graph is None or steps.graph() is not graph:
+        _state.exchanged[name] = {}
+    sizes = _state.exchanged[name]
+    # The body of a loop is traced twice, with the same variables.
+    keys = map(id, variables) if variables else range(len(grads))
+    for key, each in zip(keys, grads):
+        if each is not None:
+            values = getattr(each, "values", each)
+            size = values.dtype.size * (values.shape.num_elements() or 0)
+            sizes[key] = size, values is not each
+    if graph is not None:
+        steps.graph = weakref.ref(graph)
         steps.batch = steps.batch or _batch_of(graph)
-        if _is_another(steps, graph, variables):
-            exchange = list(map(operator.add, exchange, _state.exchanged[name]))
-    _state.exchanged[name] = exchange
     if eager and steps is None:
         if _state.size > 1 and _has_gpu():
             # The gradients have only been queued.
@@ -1112,16 +1118,6 @@ def _batch_of(graph: Any) -> Any:
     return max(sizes, key=sizes.count, default=0)
 
 
-def _is_another(steps: Any, graph: Any, variables: Any) -> Any:
-    """Return whether a trace of a step has had an exchange before this one, of other variables: the
-    body of a loop is traced twice."""
-    if steps.graph is None or steps.graph() is not graph:
-        steps.graph, steps.traced = weakref.ref(graph), set()
-    before = set(steps.traced)
-    steps.traced |= {id(each) for each in variables or ()}
-    return bool(before) and not before >= steps.traced
-
-
 def _after_exchange(begun: Any, result: Any) -> None:
 
     kind, ready = begun
@@ -1153,13 +1149,11 @@ def _of_loop() -> Any:
 def _add_of_loop(steps: Any, ready: Any, done: Any) -> None:
     """Add a step, which lies between the ends of two exchanges, or of two updates of a loop that
     exchanges by itself. ready: when the exchange began; 0 for an update."""
-    before, _state.waited = _state.waited, 0.0
     # Whatever is known to be no computing is put before it.
-    called, _, *others = map(operator.sub, _state.spent, steps.spent or _state.spent)
-    known = before + called + sum(others)
-    begin = (steps.ended or ready or done) + known
+    spent = steps.since()
+    begin = (steps.ended or ready or done) + sum(spent) - spent[EXCHANGED]
     stamps = (ready, done) if ready else ()
-    steps.add(min(begin, ready or done), done, (before, 0.0), 1, stamps, 0.0)
+    steps.add(min(begin, ready or done), done, 0.0, 1, stamps, 0.0)
     _trained(steps, done)
 
 
@@ -1191,10 +1185,8 @@ def _update(call: Any, *arguments: Any, **named: Any) -> Any:
     """Return what an optimizer's update returns. Between steps its seconds count."""
     if not _is_between_steps():
         return call(*arguments, **named)
-    with _apart() as begin:
-        result = call(*arguments, **named)
-    _state.spent[APPLIED] += now() - begin
-    return result
+    with _apart(APPLIED):
+        return call(*arguments, **named)
 
 
 def _hook_keras_3(module: Any) -> None:
@@ -1233,9 +1225,8 @@ def _hook_input(module: Any) -> None:
         if context.executing_eagerly():
             if not _is_main():
                 return original(self)
-            with _apart() as begin:
+            with _apart(WAITED):
                 result = original(self)
-            _state.waited += now() - begin
             _guarded("a batch", _note_batch, self, result)
             return result
         asked = _guarded("input", _asked)
@@ -1462,6 +1453,7 @@ def _known(is_last: Any, waits: Any) -> Any:
         "host": socket.gethostname(),
         "arguments": sys.argv,
         "series": [each.told() for each in list(_state.series.values()) if each.count],
+        "exchanged": {name: exchanged(name) for name in list(_state.exchanged)},
         "others": others,
         "updated": len(_state.updated),
         "local": len(_state.local),
