@@ -25,8 +25,9 @@ class Metadata:
     world_size: number of replicas that the framework reports. transport: the way of reducing
     gradients: mpi or gloo under Horovod, the cross-device operation of a TensorFlow strategy, or
     none. nccl: whether Horovod was built with NCCL. parameters: number of trained weights.
-    gradient_tensors, gradient_bytes: number and size of the gradients that a step exchanges; of
-    sparse gradients, the rows of one replica's batch. These three are 0 if no model was built.
+    gradient_tensors, gradient_bytes: number and size of the gradients that a step exchanges, with
+    the whole table of a sparse one; of a script, the rows of one replica's batch. These three are 0
+    if no model was built.
     sparse_tensors: number of gradients of which single rows are gathered, such as an embedding's.
     other_exchanges: number of Horovod's operations in a step that do not reduce its gradients.
     peak_bytes: the largest resident set so far. device_peak_bytes: the most memory of its GPU that

@@ -5,7 +5,6 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, Callable, Optional
 
-import numpy as np
 import tensorflow as tf
 
 from hvdperf.worker import training
@@ -61,9 +60,8 @@ class ReplicaTrainer(Trainer):
         self._steps: dict[str, Cycle] = {}
         self._batches: dict[str, Iterator[Any]] = {}
         self._saved: list[tf.Tensor] = []
-        # Sparse gradients of a step, each with its variable.
-        self._sparse: list[tuple[tf.Variable, tf.IndexedSlices]] = []
-        self._rows: list[tf.Tensor] = []
+        # Number of sparse gradients of a step.
+        self._sparse = 0
 
     def gradients(self, tape: tf.GradientTape, loss: tf.Tensor, sources: Any) -> Any:
         """Return the gradients of a loss, reduced over all replicas."""
@@ -117,7 +115,7 @@ class ReplicaTrainer(Trainer):
         self._steps["full"] = self.cycle(self.parts)
         self._steps["split"] = self._steps["full"]
         self._trace_without_exchange(self.config.kinds)
-        return {}
+        return {"sparse_tensors": self._sparse}
 
     def ablation(self) -> Facts:
         self._trace_without_exchange(WITHOUT_EXCHANGE)
@@ -176,34 +174,22 @@ class ReplicaTrainer(Trainer):
         take: Callable[..., Any],
         use: Callable[[Part, Sequence[Any]], None] = training.apply,
     ) -> StepFunction:
-        """Return one training step as a function. Gradients of single rows of a table are noted in
-        `_sparse`, with the number of rows that they had in the last step."""
-        sparse: list[tuple[tf.Variable, tf.IndexedSlices]] = []
+        """Return one training step as a function."""
+        sparse: list[bool] = []
 
         def noted(part: Part, gradients: Sequence[Any]) -> None:
-            pairs = zip(part.sources, gradients)
-            sparse.extend(pair for pair in pairs if isinstance(pair[1], tf.IndexedSlices))
+            sparse.extend(isinstance(each, tf.IndexedSlices) for each in gradients)
             use(part, gradients)
 
         @training.graph(input_signature=self.task.signature())
-        def step(*batch: Any) -> Any:
-            loss = training.update(self.task, parts, batch, tf.reduce_mean, take, noted)
-            rows = [tf.shape(each.values)[0] for _, each in sparse]
-            return (loss, rows) if rows else loss
+        def step(*batch: Any) -> tf.Tensor:
+            return training.update(self.task, parts, batch, tf.reduce_mean, take, noted)
 
         traced = step.get_concrete_function()
+        self._sparse = max(self._sparse, sum(sparse))
         if take is OWN_GRADIENTS:
             self.look_at(traced.graph)
-        if not sparse:
-            return traced  # type: ignore[no-any-return]
-
-        def with_rows(*batch: Any) -> tf.Tensor:
-            loss, rows = traced(*batch)
-            self._rows = rows
-            return loss
-
-        self._sparse = sparse
-        return with_rows
+        return traced  # type: ignore[no-any-return]
 
     def look_at(self, graph: Any) -> None:
         """Take the graph of a step that does not exchange its gradients."""
@@ -212,21 +198,7 @@ class ReplicaTrainer(Trainer):
         # A whole update takes all passes.
         for _ in range(self._passes):
             float(self.step("full", self.next_batch("full")))
-        return {**self._sparse_gradients(), "device_peak_bytes": training.device_peak_bytes()}
-
-    def _sparse_gradients(self) -> Facts:
-        """Return the number of gradients of single rows, and the bytes of all gradients with their
-        rows alone; {} if every gradient is of a whole tensor."""
-        if not self._sparse:
-            return {}
-        tables = gathered = 0
-        for (table, gradient), rows in zip(self._sparse, self._rows):
-            width = int(np.prod(table.shape[1:])) * table.dtype.size
-            tables += int(table.shape[0]) * width
-            # The rows of all ranks have been gathered by now.
-            gathered += int(rows) // self.world_size * (width + gradient.indices.dtype.size)
-        whole = training.size_of(self.parts)["gradient_bytes"]
-        return {"sparse_tensors": len(self._sparse), "gradient_bytes": whole - tables + gathered}
+        return {"device_peak_bytes": training.device_peak_bytes()}
 
     def broadcast(self) -> None:
         # After the first step, as in Horovod's examples: by then the optimizer has its state.
