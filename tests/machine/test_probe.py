@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-
 from hvdperf.machine.probe import probe, probe_gpus
 
 
-def test_every_figure_is_positive_and_nothing_stays():
-    before = threading.active_count()
+def test_every_figure_is_positive():
     found = probe()
-    assert set(found) == {"matrix product", "copy", "loopback"}
+    assert set(found) == {"matrix product", "copy"}
     assert all(value > 1e6 for value in found.values())
-    assert threading.active_count() == before
 
 
 def test_a_machine_without_gpus_has_nothing_to_say_of_them():

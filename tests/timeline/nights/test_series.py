@@ -122,7 +122,6 @@ def test_a_fall_is_told_beside_what_the_machine_does_without_horovod(
             probe={
                 "matrix product": 2e10 * (1 + 0.01 * (index % 3)) * (machine if index == 30 else 1),
                 "copy": 8e9 * (1 + 0.01 * (index % 2)),
-                "loopback": 2e9 * (1 + 0.02 * (index % 2)),
             },
         )
         for index, night in enumerate(since(30, 0.5)[:31])
