@@ -52,8 +52,7 @@ class Stack:
     --version; NO_MPIRUN if it does not work. horovod_flags: the features that Horovod was built
     with, among mpi, gloo, nccl, cuda, rocm, ddl and ccl. mpi_library: the library that Horovod
     loads, which mpirun should match. packages: the sorted name==version lines. packages_sha256: the
-    hash of these lines. horovod_compiler: the compiler that Horovod's library names.
-    horovod_sha256: of its files, by which builds of one version differ.
+    hash of these lines. horovod_sha256: of its files, by which builds of one version differ.
     """
 
     interpreter: str
@@ -73,7 +72,6 @@ class Stack:
     cudnn: str | None = None
     tf32: bool | None = None
     packages: tuple[str, ...] = ()
-    horovod_compiler: str | None = None
     horovod_sha256: str = ""
 
     @property

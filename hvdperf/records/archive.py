@@ -307,7 +307,6 @@ def summary_of(
         () if kind.is_gate else tuple(chain(*(results_of(archive, each) for each in Measure))),
         others.reason() if others is not None and others.is_disturbed else "",
         node,
-        session.compiler,
     )
 
 

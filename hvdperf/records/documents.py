@@ -219,13 +219,12 @@ class SessionDocument:
     counts for the budget. resumed_at: when each later part began. taken_over: cases decided before
     the last part. suite: version and commit of the suite (hvdperf.version). command: that started
     the session, as it can be pasted into a shell. label: a text by which programs find the session
-    (HVDPERF_LABEL). compiler: of Horovod, if it is known. launched: how ranks were started, in
-    words. hosts: names, in the order of slots. made_up_data: the data sets of which the suite's own
-    sample was read, whose contents are made up. unfit: why the host was not fit to measure when a
-    part began, one line each (hvdperf/machine/fitness.py). verdicts: of all cases so far.
-    disturbances: by other programs, one a round. precision: how far intervals may reach to either
-    side, as a share; 0 if none was asked for. next_steps: what to type next, in lines as the
-    terminal shows them.
+    (HVDPERF_LABEL). launched: how ranks were started, in words. hosts: names, in the order of
+    slots. made_up_data: the data sets of which the suite's own sample was read, whose contents are
+    made up. unfit: why the host was not fit to measure when a part began, one line each
+    (hvdperf/machine/fitness.py). verdicts: of all cases so far. disturbances: by other programs,
+    one a round. precision: how far intervals may reach to either side, as a share; 0 if none was
+    asked for. next_steps: what to type next, in lines as the terminal shows them.
     """
 
     format: Positive
@@ -245,7 +244,6 @@ class SessionDocument:
     suite: str
     command: str
     label: str
-    compiler: str | None
     launched: str
     hosts: tuple[str, ...]
     made_up_data: tuple[str, ...]
@@ -348,8 +346,7 @@ class Summary:
     hosts: names; none in the history. asked: its settings in words, by name. cases: all that are
     decided. results: of Horovod with its defaults, on the session's own stack. disturbed: what
     other programs took from the session, in words; "" if it was little or unknown. node: the node
-    that measured itself; "" if the session has all of its nodes. compiler: of Horovod; None if it
-    is not recorded.
+    that measured itself; "" if the session has all of its nodes.
     """
 
     format: Positive
@@ -365,7 +362,6 @@ class Summary:
     results: tuple[Result, ...] = ()
     disturbed: str = ""
     node: str = ""
-    compiler: str | None = None
 
     @property
     def has_ended(self) -> bool:

@@ -258,7 +258,6 @@ class PytestSession:
             earlier,
             self.unfit,
             str(self.command),
-            stacks[""].horovod_compiler,
             how_launched(self.options.launcher, self.session_plan.slots),
         )
         # A budget that is given by --budget counts from now.

@@ -178,12 +178,11 @@ def session_document(
     earlier: Earlier,
     unfit: Sequence[str],
     command: str = "",
-    compiler: str | None = None,
     launched: str = "",
 ) -> documents.SessionDocument:
     """Return the session's document at the beginning of this part. unfit: why this host is not fit
     to measure, in this part. command: that started this part; a resumed session keeps that of its
-    first part. compiler: of Horovod. launched: how ranks are started, in words."""
+    first part. launched: how ranks are started, in words."""
     document = earlier.document
     if document is not None:
         return replace(
@@ -213,7 +212,6 @@ def session_document(
         suite=version(),
         command=command,
         label=os.environ.get("HVDPERF_LABEL", ""),
-        compiler=compiler,
         launched=launched,
         hosts=tuple(dict.fromkeys(slot.host for slot in session_plan.slots)),
         unfit=tuple(unfit),

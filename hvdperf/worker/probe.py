@@ -24,8 +24,6 @@ ERRORS = ("tensorflow", "horovod", "built for another tensorflow", "horovod libr
 _FLAGS = ("mpi", "gloo", "nccl", "cuda", "rocm", "ddl", "ccl")
 # MPICH has the longest MPI_MAX_LIBRARY_VERSION_STRING.
 _VERSION_BYTES = 8192
-# What compilers write into the section .comment of a library.
-_COMPILER = re.compile(rb"GCC: \([ -'*-~]*\) [0-9.]+|clang version [0-9.]+")
 
 
 def main() -> None:
@@ -133,7 +131,6 @@ def _add_horovod(facts: dict[str, Any], tf: Any) -> dict[str, str] | None:
     facts["horovod_flags"] = built
     facts["nccl"] = nccl_version(int(hvd.nccl_built()))
     facts["mpi_library"] = mpi_library_version()
-    facts["horovod_compiler"] = compiler_of(Path(found.origin).parent / "tensorflow")
     return None
 
 
@@ -151,17 +148,6 @@ def built_for_tensorflow(metadata: Path) -> str | None:
     except (OSError, ValueError):
         return None
     return None if recorded is None else str(recorded)
-
-
-def compiler_of(directory: Path) -> str | None:
-    """Return the compilers that Horovod's library in this directory names, such as "GCC (Debian
-    12.2.0-14) 12.2.0"; None if there is no library, or it names none."""
-    found = set()
-    for library in directory.glob("mpi_lib*.so"):
-        found |= {
-            match.decode().replace(":", "") for match in _COMPILER.findall(library.read_bytes())
-        }
-    return ", ".join(sorted(found)) or None
 
 
 def nccl_version(number: int) -> str | None:

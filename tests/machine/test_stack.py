@@ -20,7 +20,6 @@ from hvdperf.machine.stack import NO_MPIRUN, Stack, find_mpirun, probe, stack_di
 from hvdperf.worker.probe import (
     ERRORS,
     built_for_tensorflow,
-    compiler_of,
     files,
     main,
     nccl_version,
@@ -302,19 +301,6 @@ class TestTheProbeItself:
         for metadata, built_for in answers.items():
             file.write_text(metadata)
             assert built_for_tensorflow(file) == built_for
-
-    def test_the_library_names_its_compiler(self, tmp_path):
-        assert compiler_of(tmp_path) is None
-        answers = {
-            b"\0GCC: (GNU) 8.5.0 20210514\0Debian clang version 14.0.6\0": (
-                "GCC (GNU) 8.5.0, clang version 14.0.6"
-            ),
-            b"\0no compiler\0": None,
-        }
-        for comment, compiler in answers.items():
-            library = tmp_path / "mpi_lib.cpython-311-x86_64-linux-gnu.so"
-            library.write_bytes(b"\x7fELF" + comment * 2)
-            assert compiler_of(tmp_path) == compiler
 
     def test_it_runs_on_python_3_9(self):
         python = shutil.which("python3.9") or "false"

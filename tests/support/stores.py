@@ -103,7 +103,6 @@ def session_of_cases(*cases: Case, **other: Any) -> SessionDocument:
         suite="0.2.0",
         command="pytest perf/",
         label="",
-        compiler=None,
         launched="mpirun",
         hosts=("host0",),
         made_up_data=(),
