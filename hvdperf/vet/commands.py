@@ -37,7 +37,6 @@ def vet(
     hosts: str | None = None,
     network: str = "",
     rounds: int = ROUNDS,
-    data_dir: str | None = None,
     out: Path | None = None,
 ) -> int:
     """Find slow or faulty nodes in an allocation. All nodes in the Slurm allocation, or in --hosts,
@@ -49,8 +48,6 @@ def vet(
     --hosts A,B: Compare these hosts, over ssh. Default: the nodes of the allocation.
     --network NET: Use this network between the nodes, such as 10.0.0.0/24. Default: any.
     --rounds N: Number of rounds.
-    --data-dir DIR: Read the files of this directory, which must exist on every node. Default: a
-        temporary file.
     --out FILE: Write measurements and findings to this new file, as JSON. Default: no file.
     """
     nodes = vet_nodes.find_nodes(hosts)
@@ -68,8 +65,7 @@ def vet(
     print(f"vet {len(nodes)} nodes in {rounds} rounds: start", flush=True)
     with crew:
         say = partial(print, flush=True)
-        files = os.path.abspath(data_dir) if data_dir else ""
-        measured = vet_nodes.measure(crew, rounds, files, say=say)
+        measured = vet_nodes.measure(crew, rounds, say=say)
     if out is not None:
         with refusing(f"--out {out}: ", OSError):
             write_record(out, measured)

@@ -141,7 +141,8 @@ class Crew(Peers[str]):
                 "port": self.hub.port,
                 "token": self.token,
                 "node": number,
-                "settings": user_settings(environment),
+                # ssh hands on no variable that says where temporary files are.
+                "settings": {**user_settings(environment), "TMPDIR": tempfile.gettempdir()},
             }
             errors = tempfile.TemporaryFile()  # noqa: SIM115 - `_end` closes it
             self._said[node] = self._files.enter_context(errors)
@@ -256,14 +257,13 @@ def schedule(nodes: Sequence[str], rounds: int, seed: int) -> Iterator[list[tupl
 def measure(
     crew: Crew,
     rounds: int,
-    data_dir: str = "",
     seconds: float = SECONDS,
     say: Callable[[str], None] = lambda text: None,
 ) -> judge.Measured:
-    """Measure the nodes in so many rounds. data_dir: from which they read, "" for a file that each
-    writes. seconds: of a term in a round. say: is told how far it is."""
+    """Measure the nodes in so many rounds. seconds: of a term in a round. say: takes a line of
+    progress."""
     began = time.monotonic()
-    facts = crew.ask({node: ("prepare", [data_dir]) for node in crew.there}, PREPARE_S)
+    facts = crew.ask({node: ("prepare", []) for node in crew.there}, PREPARE_S)
     kinds = {node: str(each["kind"]) for node, each in facts.items()}
     ports = {node: int(each["port"]) for node, each in facts.items()}
     digests: dict[str, list[dict[str, str]]] = {node: [] for node in crew.there}

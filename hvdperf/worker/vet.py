@@ -22,7 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Callable
+from typing import Any, Callable
 
 import numpy as np
 
@@ -31,13 +31,11 @@ from hvdperf.worker.protocol import TRY_S, Connection, Message, connection_to
 
 # Bytes of a copy, which no cache holds, of what is read at once, and of what is sent at once.
 _COPIED, _READ, _SENT = 1 << 27, 1 << 20, 1 << 18
-# Bytes that are read of the given files, or of a file that is written for that.
+# Bytes of the file that is read.
 READ_BYTES = 1 << 26
 # Seconds that the other node has to connect or to accept, and to take what was sent.
 CONNECT_S = 10.0
 DRAIN_S = 20.0
-# Files without a name, which end with the process.
-_KEPT: list[IO[bytes]] = []
 # The key of an exchange, which tells it from other connections: so many characters.
 KEY = 32
 
@@ -65,49 +63,22 @@ def copier() -> Callable[[], float]:
     return copy
 
 
-def written_file() -> Path:
-    """Write a temporary file of READ_BYTES that no storage can compress, and return a path to it.
-    It has no name, so that nothing is left when this process ends. Raises OSError."""
-    stream = tempfile.TemporaryFile()  # noqa: SIM115 - it is kept to the end
-    _KEPT.append(stream)
+def reader() -> Callable[[], float]:
+    """Write a temporary file of READ_BYTES that no storage can compress, and return a unit of work
+    that reads it, after it has asked the kernel to forget what it holds of it. The file has no
+    name, so that nothing is left when this process ends. Raises OSError."""
+    stream = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - it is kept to the end
     for _ in range(READ_BYTES // _READ):
         stream.write(secrets.token_bytes(_READ))
-    stream.flush()
     os.fsync(stream.fileno())
-    return Path(f"/proc/self/fd/{stream.fileno()}")
-
-
-def files_to_read(directory: Path) -> list[Path]:
-    """Return files below a directory, in the order of their names, up to READ_BYTES together or a
-    little more. Raises OSError if there is none that holds anything."""
-    found, total = [], 0
-    for folder, folders, names in os.walk(directory, onerror=_refuse):
-        folders.sort()
-        for path in (Path(folder, name) for name in sorted(names)):
-            if total < READ_BYTES and path.is_file() and (size := path.stat().st_size):
-                found.append(path)
-                total += size
-    if not found:
-        raise OSError(f"{directory} holds no file with content")
-    return found
-
-
-def _refuse(error: OSError) -> None:
-    raise error
-
-
-def reader(files: Sequence[Path]) -> Callable[[], float]:
-    """Return a unit of work that reads READ_BYTES of these files, after it has asked the kernel to
-    forget what it holds of them."""
     into = bytearray(_READ)
 
     def read() -> float:
+        stream.seek(0)
+        os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         total = 0
-        for path in files:
-            with open(path, "rb", buffering=0) as stream:
-                os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-                while total < READ_BYTES and (count := stream.readinto(into)):
-                    total += count
+        while count := stream.readinto(into):
+            total += count
         return total
 
     return read
@@ -196,11 +167,10 @@ class Node:
         self._devices: Any = None
         self._read: Callable[[], float] = lambda: 0.0
 
-    def prepare(self, data_dir: str) -> Message:
-        """Build what is measured. Return the kind of this node, and the terms of its speed.
-        data_dir: a directory to read from; "" to write a file and read that. Raises OSError."""
-        files = files_to_read(Path(data_dir)) if data_dir else [written_file()]
-        self._read = reader(files)
+    def prepare(self) -> Message:
+        """Build what is measured. Return the kind of this node, and the terms of its speed. Raises
+        OSError."""
+        self._read = reader()
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         import tensorflow as tf
 

@@ -29,7 +29,7 @@ from hvdperf.vet.nodes import Crew, measure
 
 with Crew(sys.argv[1].split(","), "", by_slurm=False) as crew:
     print("started", flush=True)
-    found = measure(crew, int(sys.argv[2]), sys.argv[3], seconds=0.05)
+    found = measure(crew, int(sys.argv[2]), seconds=0.05)
 print(encode(found).decode())
 """
 # A term of a round takes 3 s otherwise.
@@ -54,11 +54,10 @@ def measured(
     hosts: Hosts,
     nodes: list[str],
     rounds: int,
-    data_dir: str = "",
     then: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Measure from the login host. then: done when the processes have started."""
-    command = [sys.executable, "-c", MEASURES, ",".join(nodes), str(rounds), data_dir]
+    command = [sys.executable, "-c", MEASURES, ",".join(nodes), str(rounds)]
     with subprocess.Popen(
         [*hosts.inside(LOGIN), *command],
         cwd=ROOT,
@@ -107,13 +106,6 @@ def test_every_node_is_measured_and_one_that_is_not_there_or_is_lost_is_told(
     assert len(computed) == 8
     assert len(set(computed)) == 1
     assert left(hosts) == []
-
-
-def test_files_that_no_node_can_read_leave_nothing_to_measure(hosts: Hosts, tmp_path: Path) -> None:
-    found = measured(hosts, hosts.nodes[:2], 1, str(tmp_path / "none"))
-    assert set(found["not_run"]) == {"node1", "node2"}
-    assert str(tmp_path / "none") in str(found["not_run"])
-    assert found["rounds"] == []
 
 
 @pytest.mark.long

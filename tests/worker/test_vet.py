@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hvdperf.worker import vet
-from hvdperf.worker.vet import Link, files_to_read, rate, reader, written_file
+from hvdperf.worker.vet import Link, rate, reader
 
 
 def test_a_unit_counts_with_its_amount() -> None:
@@ -24,25 +24,9 @@ def test_a_unit_counts_with_its_amount() -> None:
 def test_all_bytes_are_read_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vet, "READ_BYTES", 3 << 20)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    read = reader([written_file()])
+    read = reader()
     assert list(tmp_path.iterdir()) == []
     assert [read(), read()] == [3 << 20] * 2
-
-
-def test_given_files_are_read_in_the_order_of_their_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(vet, "READ_BYTES", 100)
-    for name, size in (("b/1", 60), ("a", 50), ("empty", 0), ("c", 60)):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(bytes(size))
-    found = files_to_read(tmp_path)
-    assert [path.name for path in found] == ["a", "c"]
-
-
-def test_a_directory_without_content_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="no file with content"):
-        files_to_read(tmp_path)
 
 
 def test_two_nodes_exchange_bytes_and_a_stranger_is_turned_away() -> None:
