@@ -46,11 +46,10 @@ class Fault:
     raise: the rank raises an error in `phase`. exit: the rank exits in `phase`.
     kill: the rank is killed in `phase`. hang: the rank hangs in `phase`.
     longer: `phase` of the start takes `factor` times as long, and `ms` milliseconds more.
-    slow, delay: every step is late by `ms` milliseconds and `factor` - 1 times the step.
+    slow: every step is late by `ms` milliseconds and `factor` - 1 times the step.
     input: the batch of every step is late by `ms` milliseconds and `factor` - 1 times the step.
     busy: another process computes on the rank's cores.
     data: the rank trains on other data.
-    stray: the rank's learning rate is `factor` times that of the others.
     leak: the rank keeps a megabyte of every step.
     corrupt: the numbers that the rank hands to a collective operation are off by one.
 
@@ -73,18 +72,15 @@ class Fault:
     KINDS: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **dict.fromkeys(("raise", "exit", "kill", "hang"), ("rank", "phase")),
         "longer": ("rank", "phase", "factor", "ms"),
-        **dict.fromkeys(("slow", "delay", "input"), ("rank", "factor", "ms")),
+        **dict.fromkeys(("slow", "input"), ("rank", "factor", "ms")),
         **dict.fromkeys(("busy", "data", "leak", "corrupt"), ("rank",)),
-        "stray": ("rank", "factor"),
         **dict.fromkeys(("nofuse", "cycle", "skip"), ()),
     }
     # The values of a kind's keys that are not given.
     DEFAULTS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "longer": {"phase": "trace", "factor": 2.0},
         "slow": {"factor": 2.0},
-        "delay": {"ms": 50.0},
         "input": {"ms": 50.0},
-        "stray": {"factor": 2.0},
     }
 
     @classmethod

@@ -31,7 +31,7 @@ from hvdperf.worker.protocol import Phase
 
 # What can be injected into a script, and in which phases.
 FAULTS_OF_SCRIPTS = (
-    *("slow", "delay", "busy", "leak", "nofuse", "cycle"),
+    *("slow", "busy", "leak", "nofuse", "cycle"),
     *("raise", "exit", "kill", "hang"),
 )
 PHASES_OF_SCRIPTS = tuple(

@@ -19,7 +19,6 @@ class Constant:
         self._rates = list(rates)
         self._initial = [float(rate.numpy()) for rate in self._rates]
         self._scale = 1.0
-        self._astray = 1.0
 
     @property
     def value(self) -> float:
@@ -29,7 +28,7 @@ class Constant:
     @property
     def assigned(self) -> float:
         """The rate of the first optimizer as it was last set, without a read from its device."""
-        return self._initial[0] * self._scale * self._astray if self._initial else 0.0
+        return self._initial[0] * self._scale if self._initial else 0.0
 
     def before_step(self) -> None:
         """Set the rate of the next step. To be called before every step."""
@@ -37,15 +36,10 @@ class Constant:
     def after_step(self, loss: Any) -> None:
         """Take the loss that a step returned. To be called after every step."""
 
-    def go_astray(self, factor: float) -> None:
-        """From now on, use `factor` times the rate of the other ranks: an injected fault."""
-        self._astray = factor
-        self._assign(self._scale)
-
     def _assign(self, scale: float) -> None:
         self._scale = scale
         for rate, initial in zip(self._rates, self._initial):
-            rate.assign(initial * scale * self._astray)
+            rate.assign(initial * scale)
 
 
 class Scheduled(Constant):
@@ -63,11 +57,6 @@ class Scheduled(Constant):
     @property
     def assigned(self) -> float:
         return self.value
-
-    def go_astray(self, factor: float) -> None:
-        raise ValueError(
-            "the fault `stray` sets the learning rate, and this optimizer has a schedule of its own"
-        )
 
 
 class Adaptive(Constant):

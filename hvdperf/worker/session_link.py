@@ -15,13 +15,12 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Callable
 
 from hvdperf.models import own_networks
 from hvdperf.models.inputs import DataError
 from hvdperf.worker import process, protocol
-from hvdperf.worker.learning import Constant
 from hvdperf.worker.protocol import FaultConfig, Message, Phase, RankConfig
 from hvdperf.worker.script.tap._hvdperf_recorder import OF_OTHERS, PREFIXES
 
@@ -92,23 +91,17 @@ class Fault:
     def follows_steps(self) -> bool:
         """Return whether the fault's size is that of a step, whose end this rank has to wait for: a
         GPU would else only have queued the step, and hide the delay behind its work."""
-        return self._fault.kind in ("slow", "delay", "input")
+        return self._fault.kind in ("slow", "input")
 
-    def slow_down(self, step_seconds: float, kinds: Collection[str] = ("slow", "delay")) -> None:
-        """Sleep if this rank's fault is of one of these kinds: by default those that delay a step;
-        ("input",) for the one that delays its batch. step_seconds: how long the last step took
-        without the delay."""
-        if self._fault.kind in kinds:
+    def slow_down(self, step_seconds: float, kind: str = "slow") -> None:
+        """Sleep if this rank's fault is of this kind: `slow` delays a step, and `input` its batch.
+        step_seconds: how long the last step took without the delay."""
+        if self._fault.kind == kind:
             time.sleep(self._lateness(step_seconds))
 
     def _lateness(self, seconds: float) -> float:
         """Return by how many seconds to delay something that takes `seconds`."""
         return (self._fault.factor - 1.0) * seconds + self._fault.ms / 1000
-
-    def stray(self, learning_rate: Constant) -> None:
-        """Train with `factor` times the learning rate of the others."""
-        if self._fault.kind == "stray":
-            learning_rate.go_astray(self._fault.factor)
 
     def offset(self) -> float:
         """Return what this rank adds to each number that it sends in a collective operation."""

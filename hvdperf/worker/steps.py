@@ -44,7 +44,7 @@ def train_step(
     driver.steps_begun += 1
     driver.fault.slow_down(last_step_seconds)
     begin = time.perf_counter()
-    driver.fault.slow_down(last_step_seconds, kinds=("input",))
+    driver.fault.slow_down(last_step_seconds, kind="input")
     batch = trainer.next_batch(kind)
     got_batch = time.perf_counter()
     trainer.learning_rate.before_step()
@@ -74,7 +74,6 @@ def run_block(
     taken: list[Step] = []
     trainer.enter_block(kind)
     driver.enter(Phase.BLOCK)
-    driver.fault.stray(trainer.learning_rate)
     cpu_before, resumes_before = cpu_seconds(), Resumes.count
     trainer.barrier()
     begin = time.perf_counter()
@@ -129,7 +128,6 @@ def run(
     with_timestamps), and validation (what Trainer.validate returns, or None without a validation).
     """
     driver.enter(Phase.RUN)
-    driver.fault.stray(trainer.learning_rate)
     samples, done = 0, 0
     memory, timestamps = [], []
     curve = Curve(trainer.learning_rate)

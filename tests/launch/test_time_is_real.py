@@ -29,7 +29,7 @@ def test_a_run_is_accounted_for_and_a_delayed_rank_is_named_by_both_ways_of_look
 ) -> None:
     """The ranks are fresh processes, since their start is accounted for, too."""
     settings = RoundSettings(
-        arm_launchers("mpirun", Fault("delay", rank=1, ms=50.0)),
+        arm_launchers("mpirun", Fault("slow", rank=1, ms=50.0)),
         Sampling(min_block_seconds=0.1, startup_deadline_s=60, block_deadline_s=30),
         random.Random(1),
         progress=lambda text: None,

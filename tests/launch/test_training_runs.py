@@ -138,15 +138,6 @@ def test_workers_of_tensorflow_agree_on_their_learning_rate(start: Start) -> Non
     assert Epochs.problems(launched(arm, group)) == []
 
 
-def test_a_rank_with_a_learning_rate_of_its_own_is_named_and_invalid(start: Start) -> None:
-    arm = horovod(2, adaptive())
-    group = start("mpirun", arm, fault=Fault("stray", rank=1, factor=2.0))
-    group.reports(RunReport, "run", DEADLINE_S, steps=5, validate=False)
-    first, second = Epochs.problems(launched(arm, group))
-    assert "ranks train with different learning rates" in first
-    assert "weights of replica" in second
-
-
 def test_a_rank_that_leaks_grows_and_another_does_not(start: Start) -> None:
     # Of small batches, so that many steps take little time.
     group = start("mpirun", horovod(2, replace(WORKLOAD, batch=1)), fault=Fault("leak", rank=1))

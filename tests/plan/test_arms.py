@@ -138,14 +138,14 @@ def test_a_fault_is_read_from_one_word_and_its_settings():
 
 
 def test_a_fault_that_needs_a_factor_has_one():
-    assert Fault.parse("slow:rank=1").factor == Fault.parse("stray:rank=1").factor == 2.0
-    assert Fault.parse("delay:rank=1").ms == Fault.parse("input:rank=1").ms == 50.0
+    assert Fault.parse("slow:rank=1").factor == 2.0
+    assert Fault.parse("input:rank=1").ms == 50.0
     assert Fault.parse("longer").phase == "trace"
     late = Fault.parse("input:factor=1.1")
     assert (late.factor, late.ms) == (1.1, 0.0), "what is given is all there is of it"
-    assert Fault.parse("delay:rank=1,ms=7.5").as_config().ms == 7.5
+    assert Fault.parse("slow:rank=1,ms=7.5").as_config() == ("slow", 1, "block", 1.0, 7.5)
     with pytest.raises(ValueError, match=r"factor 0\.5 is below 1 or"):
-        Fault.parse("stray:factor=0.5")
+        Fault.parse("slow:factor=0.5")
 
 
 @pytest.mark.parametrize(
@@ -153,8 +153,8 @@ def test_a_fault_that_needs_a_factor_has_one():
     [
         ("kill:rank", "rank= is not a number"),
         ("skip:rank=1", "unknown key 'rank' of skip; known: model, world_size"),
-        ("stray:ms=5", "unknown key 'ms' of stray; known: rank, factor"),
-        ("delay:ms=-1", "ms -1.0 is not a delay; give 0 or more"),
+        ("leak:ms=5", "unknown key 'ms' of leak; known: rank, model"),
+        ("slow:ms=-1", "ms -1.0 is not a delay; give 0 or more"),
         ("slow:factor=inf", "factor inf is below 1 or not a number"),
     ],
 )

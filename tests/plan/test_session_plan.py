@@ -59,7 +59,7 @@ def session_plan(slots: int = 4, hosts: int = 1, cores: int = 4, **changes: Any)
     [
         ({"inject": ("slow:rank=1,world_size=1",)}, "this session has only the ranks 0 to 0"),
         ({"inject": ("slow:world_size=64",)}, "this session measures only the world sizes 1, 2, 4"),
-        ({"inject": ("delay:ms=0",)}, "--inject delay:ms=0: this fault changes nothing"),
+        ({"inject": ("slow:ms=0",)}, "--inject slow:ms=0: this fault changes nothing"),
         ({"inject": ("skip",), "world_sizes": "1"}, "--inject skip: one replica exchanges"),
         ({"inject": ("data",)}, "--inject data: .* synthetic has none"),
     ],

@@ -87,14 +87,6 @@ def test_ranks_that_average_their_losses_agree_and_others_do_not() -> None:
     assert torn[0] > torn[1]
 
 
-def test_a_rate_that_goes_astray_stays_off_by_its_factor() -> None:
-    constant, rising = Constant([Rate(1e-3)]), adaptive()
-    for rate in (constant, rising):
-        rate.go_astray(2.0)
-    assert train(constant, 1) == pytest.approx([2e-3])
-    assert train(rising, 2) == pytest.approx([2e-3 / WARM, 4e-3 / WARM])
-
-
 RATE = 2**-10  # which half of a float holds, too
 
 
