@@ -24,12 +24,10 @@ class Metadata:
 
     world_size: number of replicas that the framework reports. transport: the way of reducing
     gradients: mpi or gloo under Horovod, the cross-device operation of a TensorFlow strategy, or
-    none. nccl: whether Horovod was built with NCCL. parameters: number of trained weights.
-    gradient_tensors, gradient_bytes: number and size of the gradients that a step exchanges, with
-    the whole table of a sparse one; of a script, the rows of one replica's batch. These three are 0
-    if no model was built.
-    sparse_tensors: number of gradients of which single rows are gathered, such as an embedding's.
-    other_exchanges: number of Horovod's operations in a step that do not reduce its gradients.
+    none. parameters: number of trained weights. gradient_tensors, gradient_bytes: number and size
+    of the gradients that a step exchanges, with the whole table of a sparse one; of a script, the
+    rows of one replica's batch. These three are 0 if no model was built. other_exchanges: number of
+    Horovod's operations in a step that do not reduce its gradients.
     peak_bytes: the largest resident set so far. device_peak_bytes: the most memory of its GPU that
     TensorFlow has given to tensors so far; 0 without a GPU.
     """
@@ -37,11 +35,9 @@ class Metadata:
     rank: Count
     world_size: Positive
     transport: str
-    nccl: bool = False
     parameters: Count = 0
     gradient_tensors: Count = 0
     gradient_bytes: Count = 0
-    sparse_tensors: Count = 0
     other_exchanges: Count = 0
     peak_bytes: Count = 0
     device_peak_bytes: Count = 0
@@ -53,10 +49,10 @@ class BlockReport(Figures):
 
     seconds: from the barrier before the first step to the loss of the last step. step_seconds,
     input_seconds: one per step; input_seconds is the wait for its batch. inside_seconds: of all
-    steps, from the batch on. samples: consumed by this process. cpu_seconds: CPU time of all its
-    threads. loss: of the last step. not_finite_at: the step since the start of the process at which
-    the loss was not finite for the first time; None if it was finite throughout. resumed: how often
-    a signal let the process go on that had been stopped.
+    steps, from the batch on. samples: consumed by this process. loss: of the last step.
+    not_finite_at: the step since the start of the process at which the loss was not finite for the
+    first time; None if it was finite throughout. resumed: how often a signal let the process go on
+    that had been stopped.
     """
 
     seconds: Number
@@ -64,7 +60,6 @@ class BlockReport(Figures):
     input_seconds: Sequence[Number]
     inside_seconds: Number
     samples: Count
-    cpu_seconds: Number
     loss: Number
     not_finite_at: Count | None = None
     resumed: Count = 0
@@ -104,12 +99,12 @@ class RunReport(Figures):
 
     seconds: of the training, without its validation. steps: done; all ranks stop at the same one.
     epochs: steps over the steps of one pass over the data. samples: of this process. loss: of the
-    last step. learning_rate: at the end. memory: rows of [steps, bytes of the resident set].
-    timestamps: one row a step of [begun, had its batch, ended], in seconds since the run began;
-    empty unless asked for; earlier sessions have another time before the last one. curve: rows of
-    [steps, mean loss since the row before, learning rate]; empty in a run with timestamps.
-    validation: None without one. samples_of_a_pass: number of samples that this process reads in a
-    pass over the user's own data; None if that is not known, or for other data.
+    last step. memory: rows of [steps, bytes of the resident set]. timestamps: one row a step of
+    [begun, had its batch, ended], in seconds since the run began; empty unless asked for; earlier
+    sessions have another time before the last one. curve: rows of [steps, mean loss since the row
+    before, learning rate]; empty in a run with timestamps. validation: None without one.
+    samples_of_a_pass: number of samples that this process reads in a pass over the user's own data;
+    None if that is not known, or for other data.
     """
 
     seconds: Number
@@ -117,7 +112,6 @@ class RunReport(Figures):
     epochs: Number
     samples: Count
     loss: Number
-    learning_rate: Number
     memory: Sequence[Annotated[Sequence[int], Meta(min_length=2, max_length=2)]]
     timestamps: Sequence[Annotated[Sequence[float], Meta(min_length=3)]]
     curve: Sequence[Annotated[Sequence[Number], Meta(min_length=3, max_length=3)]]

@@ -87,12 +87,6 @@ class Resumes:
         cls.count += 1
 
 
-def cpu_seconds() -> float:
-    """Return the CPU time in seconds that all threads of this process have used so far."""
-    times = os.times()
-    return times.user + times.system
-
-
 def peak_bytes() -> int:
     """Return the largest size of this process's resident set so far, in bytes."""
     with open("/proc/self/status") as status:

@@ -244,7 +244,6 @@ def group_of(hvd: Any) -> dict[str, Any]:
         "rank": hvd.rank(),
         "world_size": hvd.size(),
         "transport": "mpi" if hvd.mpi_enabled() else "gloo",
-        "nccl": bool(hvd.nccl_built()),
     }
 
 

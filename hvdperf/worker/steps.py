@@ -6,7 +6,7 @@ import time
 from typing import Any, NamedTuple, Optional
 
 from hvdperf.worker.learning import Curve
-from hvdperf.worker.process import Resumes, cpu_seconds, resident_bytes
+from hvdperf.worker.process import Resumes, resident_bytes
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.session_link import Driver
 from hvdperf.worker.strategies.base import Trainer
@@ -67,14 +67,14 @@ def run_block(
     Returns seconds (of the whole block, until the last loss is there), step_seconds and
     input_seconds (one per step; input_seconds is the part of a step spent waiting for the batch),
     inside_seconds (of all steps, from the batch on), samples (consumed by this process),
-    cpu_seconds, loss (of the last step), not_finite_at (the step since the start of the process at
+    loss (of the last step), not_finite_at (the step since the start of the process at
     which the loss was not finite for the first time, or None) and resumed (how often a signal let
     this process go on that had been stopped).
     """
     taken: list[Step] = []
     trainer.enter_block(kind)
     driver.enter(Phase.BLOCK)
-    cpu_before, resumes_before = cpu_seconds(), Resumes.count
+    resumes_before = Resumes.count
     trainer.barrier()
     begin = time.perf_counter()
     for _ in range(steps):
@@ -82,7 +82,7 @@ def run_block(
         taken.append(train_step(trainer, driver, kind, last_step_seconds, wait=wait))
     last_loss = float(taken[-1].loss)  # waits for whatever a GPU still has to do
     end = time.perf_counter()
-    cpu_after, resumed = cpu_seconds(), Resumes.count - resumes_before
+    resumed = Resumes.count - resumes_before
     trainer.leave_block(kind)
     ends = [step.end for step in taken]
     not_finite_at = None
@@ -95,7 +95,6 @@ def run_block(
         "input_seconds": [step.got_batch - step.begin for step in taken],
         "inside_seconds": sum(step.inside for step in taken),
         "samples": sum(step.samples for step in taken),
-        "cpu_seconds": cpu_after - cpu_before,
         "loss": last_loss,
         "not_finite_at": not_finite_at,
         "resumed": resumed,
@@ -122,7 +121,7 @@ def run(
     and ended.
 
     Returns seconds, steps, epochs, samples (of this process), loss (of the last step),
-    learning_rate (at the end), memory (a row [steps, bytes of the resident set] every
+    memory (a row [steps, bytes of the resident set] every
     STEPS_BETWEEN_READINGS), timestamps (three times per step, in seconds since the run began),
     curve (worker/learning.py: the loss of this process's samples along the steps; empty if
     with_timestamps), and validation (what Trainer.validate returns, or None without a validation).
@@ -164,7 +163,6 @@ def run(
         "epochs": done / trainer.config.epoch_steps,
         "samples": samples,
         "loss": last_loss,
-        "learning_rate": trainer.learning_rate.value,
         "memory": memory,
         "timestamps": timestamps,
         "curve": curve.rows(trainer.own_loss),

@@ -73,7 +73,6 @@ def made(
                     input_seconds=[terms[Term.INPUT]],
                     inside_seconds=step - terms[Term.BETWEEN] - terms[Term.INPUT],
                     samples=samples_per_step(arm, kind) // count,
-                    cpu_seconds=step,
                     loss=1.5,
                 )
                 for step, terms in zip(steps, own, strict=True)

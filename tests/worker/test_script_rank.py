@@ -175,10 +175,8 @@ def test_a_rank_carries_out_orders_between_steps(monkeypatch: pytest.MonkeyPatch
         "rank": 1,
         "world_size": 2,
         "transport": "gloo",
-        "nccl": False,
         "gradient_tensors": 3,
         "gradient_bytes": 4096,
-        "sparse_tensors": 1,
     }
     assert script.pinned == [[3]]
     assert script.asked == ["hvdperf.barrier"]

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hvdperf.worker import process
-from hvdperf.worker.process import Resumes, cpu_seconds, resident_bytes
+from hvdperf.worker.process import Resumes, resident_bytes
 from hvdperf.worker.protocol import Message, Phase, RankConfig
 from hvdperf.worker.script.tap import _hvdperf_private as private
 from hvdperf.worker.script.tap import _hvdperf_recorder as recorder
@@ -59,7 +59,7 @@ class Order:
         self.inside = 0.0
         self.samples = 0
         self.memory: list[list[int]] = []
-        self.cpu, self.resumes = cpu_seconds(), Resumes.count
+        self.resumes = Resumes.count
         self.begun = time.perf_counter()
         self.before = recorder.now()
         self.seconds = 0.0
@@ -93,7 +93,6 @@ class Order:
             "input_seconds": self.input,
             "inside_seconds": self.inside - hidden,
             "samples": self.samples,
-            "cpu_seconds": cpu_seconds() - self.cpu,
             "loss": math.nan,
             "not_finite_at": None,
             "resumed": Resumes.count - self.resumes,
@@ -113,7 +112,7 @@ class Order:
             "seconds": self.seconds,
             "steps": len(self.period),
             "samples": self.samples,
-            **dict.fromkeys(("epochs", "loss", "learning_rate"), math.nan),
+            **dict.fromkeys(("epochs", "loss"), math.nan),
             "memory": self.memory,
             "timestamps": [],
             "curve": [],
@@ -300,12 +299,11 @@ class ScriptRank:
         driver.enter(Phase.READY, metadata=self._metadata())
 
     def _metadata(self) -> Mapping[str, Any]:
-        tensors, size, sparse = recorder.exchanged(self._steps.name)
+        tensors, size, _ = recorder.exchanged(self._steps.name)
         return {
             **group_of(_horovod()),
             "gradient_tensors": tensors,
             "gradient_bytes": size,
-            "sparse_tensors": sparse,
             "peak_bytes": process.peak_bytes(),
         }
 
