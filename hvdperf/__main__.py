@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 from hvdperf import cli
 from hvdperf.columns import WIDTH
-from hvdperf.launch.outer import end_with, owners
 from hvdperf.report import commands as report
 from hvdperf.script import commands as script
 from hvdperf.session import commands as session
@@ -27,7 +26,6 @@ def main() -> int:
         import argcomplete
 
         argcomplete.autocomplete(top)
-    end_with(owners())
     try:
         return cli.run(top)
     except KeyboardInterrupt:

@@ -1,6 +1,6 @@
 """The launcher that has started this process and the other ranks: one whose ranks become slots, by
 its row of LAUNCHERS, or another one, under which every rank would be a session of its own; and the
-end of this process with that launcher, or with another program that it belongs to.
+end of this process with that launcher.
 
 Rank 0 publishes a text for the others in a file of the checkout, which hosts share. MPI could pass
 it on. It would be imported and initialized by every rank, however, and could not be finalized
@@ -14,11 +14,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
@@ -238,95 +236,20 @@ END_S = 4.0
 interruptions: list[str] = []
 
 
-class Ancestor(NamedTuple):
-    """A process as /proc tells of it. began: the time of its start, which tells it from a later one
-    of the same id."""
-
-    pid: int
-    state: str
-    parent: int
-    session: int
-    terminal: int
-    began: int
-    name: str
-    stdin: str
-    ignored: int
-    caught: int
-
-    @classmethod
-    def of(cls, pid: int) -> Ancestor | None:
-        """Return what is known of a process; None if there is none that this user may see."""
-        try:
-            fields, status = stat_fields(pid), Path(f"/proc/{pid}/status").read_text()
-        except OSError:
-            return None
-        told = dict(line.split(":", 1) for line in status.splitlines())
-        parent, session, terminal, began = (int(fields[i]) for i in (1, 3, 4, 19))
-        name, stdin = told["Name"].strip(), ""
-        with suppress(OSError):  # of another user
-            stdin = os.readlink(f"/proc/{pid}/fd/0")
-        ignored, caught = (int(told[each], 16) for each in ("SigIgn", "SigCgt"))
-        return cls(pid, fields[0], parent, session, terminal, began, name, stdin, ignored, caught)
-
-    @property
-    def runs(self) -> bool:
-        now = self.of(self.pid)
-        return now is not None and now.began == self.began and now.state not in "ZX"
-
-    def ignores(self, signum: signal.Signals) -> bool:
-        return bool(self.ignored >> (signum - 1) & 1)
-
-    def detached(self, child: Ancestor) -> bool:
-        """Return whether this process has started that child to outlive it: by nohup, or in the
-        background. A shell without job control has the child ignore SIGQUIT, and gives it no input,
-        which tells it of a child that catches SIGQUIT, as timeout does. A shell with job control
-        ignores SIGTSTP."""
-        apart, quits = (signal.SIGHUP, signal.SIGQUIT), 1 << (signal.SIGQUIT - 1)
-        return (
-            any(child.ignores(each) and not self.ignores(each) for each in apart)
-            or (child.caught & quits > 0 and child.stdin == os.devnull != self.stdin)
-            or (self.ignores(signal.SIGTSTP) and not child.ignores(signal.SIGTSTP))
-        )
+def end_with_launcher() -> None:
+    """End this process by SIGTERM when the mpirun that has started it has ended, which may be
+    killed without a word to its ranks; after END_S in any case."""
+    if (pid := launcher_pid()) is not None:
+        threading.Thread(target=_watch, args=(pid,), name="launcher", daemon=True).start()
 
 
-def owners() -> list[Ancestor]:
-    """Return the ancestors with which this process has to end, its parent first: an mpirun, a make,
-    a step of CI. Such a program may be killed without a word to its children, which would then
-    measure on.
-
-    An ancestor counts if it is of the same session of processes: `setsid` begins a new one, so that
-    what it starts may outlive it. A shell does not count for what it put into the background, nor
-    does the shell of a terminal, because the terminal sends SIGHUP if it is closed, nor what has
-    used `nohup`. The launcher that has started this process as a rank always counts.
-    """
-    starter, found = launcher(), list[Ancestor]()
-    own = child = Ancestor.of(os.getpid())
-    # A process that leads its session outlives what has started it.
-    pid = own.parent if own is not None and own.session != os.getpid() else 0
-    while pid > 1 and own and child and (stat := Ancestor.of(pid)) is not None:
-        is_shell_of_terminal = pid == stat.session and stat.terminal != 0
-        ends_alone = stat.session != own.session or is_shell_of_terminal or stat.detached(child)
-        if pid != starter and ends_alone:
-            break
-        found.append(stat)
-        pid, child = (stat.parent if pid != stat.session else 0), stat
-    return found
-
-
-def end_with(ancestors: Sequence[Ancestor]) -> None:
-    """End this process by SIGTERM when one of its ancestors has ended, and after END_S in any
-    case."""
-    if ancestors:
-        threading.Thread(target=_watch, args=(ancestors,), name="owners", daemon=True).start()
-
-
-def _watch(ancestors: Sequence[Ancestor]) -> None:
-    while (gone := next((each for each in ancestors if not each.runs), None)) is None:
+def _watch(pid: int) -> None:
+    while launcher_pid() == pid:
         time.sleep(LOOK_S)
-    why = f"{gone.name} (process {gone.pid}), which had started it, ended; nohup prevents that"
+    why = f"the end of {started_by().name}, which had started it"
     interruptions.append(why)
     with suppress(OSError, ValueError):
-        print(f"interrupted: {why}", file=sys.stderr, flush=True)
+        print(f"interrupted by {why}", file=sys.stderr, flush=True)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(END_S)
     os._exit(INTERRUPTED)

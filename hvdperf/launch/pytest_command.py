@@ -30,7 +30,7 @@ def main() -> int:
         lend_slot()
     leave_status(f"{RUNNING} {os.getpid()}")
     if outer_size() > 1:
-        end_with_parent(signal.SIGTERM)  # the plugin watches its owners only later (outer.py)
+        end_with_parent(signal.SIGTERM)  # the plugin watches the launcher only later (outer.py)
     # A slot needs a fraction of the time and memory that importing pytest, or even this, takes.
     from importlib.metadata import entry_points
 

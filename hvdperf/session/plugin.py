@@ -141,7 +141,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.set_blocked("hypothesispytest")
         if not config.option.collectonly:
             pytest_options.check_files_of_others(config)
-            outer.end_with(outer.owners())
+            outer.end_with_launcher()
     if getattr(config.option, "numprocesses", None) and outer.outer_size() > 1:
         raise pytest.UsageError(
             "pytest-xdist (-n) cannot be combined with mpirun, under which every rank is a slot; "

@@ -1,28 +1,18 @@
-"""The mpirun or srun that has started this process, what its ranks tell each other, and with whom a
-process ends."""
+"""The mpirun or srun that has started this process, what its ranks tell each other, and its end."""
 
 from __future__ import annotations
 
-import fcntl
 import os
-import pty
-import signal
 import stat
 import subprocess
 import sys
-import termios
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.launch import outer
-from hvdperf.launch.outer import LOOK_S
-from hvdperf.launch.processes import is_running
 from hvdperf.worker.process import stat_fields
 from tests.support.leftovers import ended, eventually
 
@@ -141,9 +131,9 @@ def test_another_step_of_the_job_has_a_file_of_its_own(started_with, monkeypatch
 SESSION = f"""
 import os, signal, sys, time
 sys.path.insert(0, {str(Path.cwd())!r})
-from hvdperf.launch.outer import end_with, owners
+from hvdperf.launch.outer import end_with_launcher
 signal.signal(signal.SIGTERM, signal.default_int_handler)
-end_with(owners())
+end_with_launcher()
 print(os.getpid(), flush=True)
 try:
     time.sleep(60)
@@ -152,109 +142,26 @@ finally:
 """
 
 
-@pytest.fixture
-def started() -> Iterator[list[int]]:
-    """Ids of processes that end with the test."""
-    pids: list[int] = []
-    yield pids
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
-def start(
-    pids: list[int], command: str, stuck: bool = False, hangup: signal.Handlers = signal.SIG_DFL
-) -> tuple[subprocess.Popen[str], int]:
-    """Start a shell's command line, in which SESSION stands for the session; return the shell and
-    the id of the session's process. hangup: the action of SIGHUP before."""
-    code = SESSION.replace("STUCK", str(stuck))
-    shell = subprocess.Popen(
-        ["sh", "-c", command.replace("SESSION", '"$0" -c "$1"'), sys.executable, code],
-        stdin=subprocess.PIPE,
+@pytest.mark.parametrize("stuck", [False, True])
+def test_a_session_ends_with_its_mpirun(tmp_path, stuck):
+    mpirun = tmp_path / "mpirun"
+    # Another program is between the two.
+    mpirun.write_text('#!/bin/sh\nsh -c \'"$0" -c "$1"; :\' "$1" "$2"; :')
+    mpirun.chmod(0o755)
+    process = subprocess.Popen(
+        [mpirun, sys.executable, SESSION.replace("STUCK", str(stuck))],
+        env={**os.environ, "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, hangup),
-    )
-    assert shell.stdout is not None
-    session = int(shell.stdout.readline())
-    pids += [shell.pid, session]
-    return shell, session
-
-
-BELOW_A_TIMEOUT = 'timeout 60 sh -c \'"$0" -c "$1"; :\' "$0" "$1"; :'
-
-
-def kill(shell: subprocess.Popen[str]) -> None:
-    shell.kill()
-    shell.wait()
-
-
-@pytest.mark.parametrize("hangup", [signal.SIG_DFL, signal.SIG_IGN])
-def test_a_session_ends_with_each_of_its_ancestors(started, hangup):
-    shells = [
-        start(started, command, stuck, hangup)
-        for command, stuck in (
-            ("SESSION; :", False),
-            (BELOW_A_TIMEOUT, False),
-            ("SESSION; :", True),
-        )
-    ]
-    for shell, _ in shells:
-        kill(shell)
-    assert ended([session for _, session in shells])
-    for shell, _ in shells:
-        assert shell.stdout is not None
-        said = shell.stdout.read()
-        assert f"sh (process {shell.pid})" in said
-        assert "nohup" in said
-
-
-IN_THE_BACKGROUND = (
-    *("SESSION &", "SESSION & wait", "(SESSION; :) & sleep 60", "setsid SESSION; :"),
-    *("timeout 60 SESSION & wait", "setsid SESSION & wait", "nohup SESSION & wait"),
-)
-
-
-def test_a_session_in_the_background_outlives_its_shell(started):
-    sessions = []
-    for hangup in (signal.SIG_DFL, signal.SIG_IGN):
-        for command in IN_THE_BACKGROUND:
-            shell, session = start(started, command, hangup=hangup)
-            sessions.append(session)
-            kill(shell)
-    # A make in the background still ends its session: the shell that put it there is gone, and what
-    # it put there counts.
-    shell, of_make = start(started, 'sh -c \'"$0" -c "$1"; :\' "$0" "$1" & wait')
-    kill(shell)
-    time.sleep(3 * LOOK_S)
-    assert all(map(is_running, [*sessions, of_make]))
-    os.kill(int(stat_fields(of_make)[1]), signal.SIGKILL)
-    assert ended([of_make])
-
-
-def test_a_session_that_an_interactive_shell_has_left_runs_on(started):
-    """The shell is not that of the terminal, which would send SIGHUP."""
-    parent, child = pty.openpty()
-    code = SESSION.replace("STUCK", "False")
-    process = subprocess.Popen(
-        ["bash", "-c", "bash --norc --noprofile -i; sleep 60"],
-        env={**os.environ, "CODE": code, "PYTHON": sys.executable},
-        stdin=child,
-        stdout=subprocess.PIPE,
-        stderr=child,
-        text=True,
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
     )
     assert process.stdout is not None
-    os.write(parent, b'"$PYTHON" -c "$CODE" &\nexit\n')
     session = int(process.stdout.readline())
-    started += [process.pid, session]
-    time.sleep(3 * LOOK_S)
-    assert is_running(session)
-    os.close(parent)
+    assert int(stat_fields(session)[1]) != process.pid
+    process.kill()
+    process.wait()
+    assert ended([session])
+    assert "interrupted by the end of mpirun" in process.stdout.read()
 
 
 def test_a_directory_is_gone_after_a_process_was_killed(tmp_path):
