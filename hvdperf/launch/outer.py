@@ -23,7 +23,6 @@ from hvdperf.files import write_whole
 from hvdperf.launch.outer_mpirun import INTERRUPTED, STATUS_VARIABLE
 from hvdperf.machine.host import launcher_pid
 from hvdperf.paths import CACHE
-from hvdperf.worker.process import stat_fields
 
 # Seconds for a slot and rank 0 to find each other: on a network file system a slot may see the file
 # of rank 0 late.
@@ -188,19 +187,6 @@ def launcher() -> int:
     """Return the id of the mpirun or its daemon that has started this process, and ends it; of this
     process itself if there is none."""
     return launcher_pid() or os.getpid()
-
-
-def ends_at_a_terminal() -> bool:
-    """Return whether the output of the mpirun that has started this process goes to a terminal:
-    its ranks have a terminal of its own in any case. If outer_mpirun.py runs mpirun in the
-    background, it is the one that has the user's."""
-    shown_by = launcher()
-    try:
-        if os.environ.get(STATUS_VARIABLE):
-            shown_by = int(stat_fields(shown_by)[1])
-        return os.readlink(f"/proc/{shown_by}/fd/1").startswith(("/dev/pts/", "/dev/tty"))
-    except OSError:
-        return False
 
 
 def words_before_pytest() -> list[str]:

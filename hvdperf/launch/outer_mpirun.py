@@ -81,11 +81,14 @@ def main(mpirun: str, arguments: list[str]) -> int:
 
 def _environment(status_file: str, arguments: "list[str]") -> "dict[str, str]":
     """Return the environment of mpirun, whose own files are beside that file unless the user names
-    a directory."""
+    a directory. Pytest uses no colours unless the output is shown at a terminal: it sees one of
+    mpirun's in any case."""
     from hvdperf.launch.helpers import helper
 
     directory = os.path.dirname(status_file)
     environment = {f"OMPI_MCA_{name}": value for name, value in SETTINGS.items()} | os.environ
+    if not os.isatty(1) and "FORCE_COLOR" not in environment:
+        environment.setdefault("PY_COLORS", "0")
     if not any("tmpdir_base" in word for word in (*environment, *arguments)):
         environment["OMPI_MCA_orte_local_tmpdir_base"] = directory
     shell = environment.get(_SHELL) or ("ssh" if shutil.which("ssh") else "")

@@ -128,8 +128,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if CHECKOUT is not None and config.option.benchmark_storage == _STORAGE:
         # Otherwise pytest-benchmark makes this directory wherever pytest is typed.
         config.option.benchmark_storage = f"file://{CHECKOUT / 'results' / 'benchmark'}"
-    if outer.launcher() != os.getpid() and not outer.ends_at_a_terminal():
-        pytest_options.without_colours(config)
     if holds_cases(config):
         with pytest_options.refusing(config):
             outer.check_launcher()

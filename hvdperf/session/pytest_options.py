@@ -127,14 +127,6 @@ def check_files_of_others(config: pytest.Config) -> None:
                 path.unlink()
 
 
-def without_colours(config: pytest.Config) -> None:
-    """Turn colours off unless they were asked for. Under mpirun pytest sees a terminal of mpirun's,
-    whose output may go elsewhere."""
-    asked = {"PY_COLORS", "FORCE_COLOR"} & os.environ.keys()
-    if getattr(config.option, "color", "") == "auto" and not asked:
-        config.option.color = "no"
-
-
 def asks_for_tables(config: pytest.Config) -> bool:
     """Return whether the command line asks for tables of pytest-benchmark."""
     return any(argument.startswith(_TABLES) for argument in config.invocation_params.args)
