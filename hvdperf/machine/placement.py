@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from typing import TypeVar
 
 from hvdperf.errors import UserError
@@ -17,9 +16,6 @@ from hvdperf.machine.host import Machine
 
 # A rank that has loaded TensorFlow has 400 MiB, a part of which it shares with others.
 LEAST_MEMORY_OF_A_RANK_MIB = 128
-
-# Policies by which a group of fewer replicas than slots is spread over hosts.
-PACKED, SPREAD = PLACEMENTS = ("packed", "spread")
 
 
 @dataclass(frozen=True)
@@ -56,25 +52,19 @@ class Slot:
 Item = TypeVar("Item", Offer, Slot)
 
 
-def place(offers: Sequence[Offer], placement: str = PACKED) -> tuple[Slot, ...]:
-    """Return one slot an offer, in the order in which groups take them.
+def place(offers: Sequence[Offer]) -> tuple[Slot, ...]:
+    """Return one slot an offer, in the order in which groups take them, which is that of ranks.
 
-    placement: PACKED fills a host before it takes the next one; SPREAD takes one slot of each host
-    in turn. Every slot gets an equal contiguous share of its host's cores, one core at least, and
-    slot i of a host gets GPU i. More slots than cores (or than GPUs) wrap around and are marked
+    Every slot gets an equal contiguous share of its host's cores, one core at least, and slot i of
+    a host gets GPU i. More slots than cores (or than GPUs) wrap around and are marked
     oversubscribed. Raises UserError if the slots of two hosts would differ, since a figure must not
     be a mean over unlike replicas.
     """
     by_host = _by_host(sorted(offers, key=lambda offer: offer.rank))
     _refuse_unlike(by_host)
     share = _share(by_host)
-    hosts = [_place_on_host(mates, share) for mates in by_host.values()]
-    if placement == SPREAD:
-        turns = zip_longest(*hosts)
-        placed = [slot for turn in turns for slot in turn if slot is not None]
-    else:
-        placed = [slot for of_host in hosts for slot in of_host]
-    return _mark_shared(placed)
+    placed = [slot for mates in by_host.values() for slot in _place_on_host(mates, share)]
+    return _mark_shared(sorted(placed, key=lambda slot: slot.rank))
 
 
 def _by_host(items: Iterable[Item]) -> dict[str, list[Item]]:

@@ -10,7 +10,6 @@ from itertools import chain
 from typing import Any
 
 from hvdperf.errors import UserError, refusing
-from hvdperf.machine.placement import PLACEMENTS
 from hvdperf.models import inputs, own_networks, registry
 from hvdperf.plan.arms import PRECISIONS
 from hvdperf.plan.profile import LARGEST, Profile, load_profile
@@ -80,8 +79,6 @@ class Options:
             number.
         --world-sizes 1,2,4: Measure with these numbers of replicas. Default: those of the profile,
             or else powers of two up to the number of slots, and that number.
-        --placement {PLACEMENTS}: Fill one host before the next (packed), or take one slot of each
-            host in turn (spread). Default: packed.
         --network CIDR: Connect the hosts through this network, such as 10.77.0.0/24. Default: any
             network that reaches the host of rank 0.
         --launcher {_LAUNCHERS}: Start ranks with mpirun (Horovod over MPI), or have each slot start
@@ -127,7 +124,6 @@ class Options:
     np: int | None = None
     oversubscribe: bool = False
     world_sizes: str = ""
-    placement: str = PLACEMENTS[0]
     network: str = ""
     launcher: str = _LAUNCHERS[0]
     stack: str = ""

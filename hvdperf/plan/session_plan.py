@@ -247,7 +247,7 @@ def plan_session(options: Options, machine: Machine, offers: Sequence[Offer]) ->
     """Check all input and return the plan. Raises UserError, with one line."""
     refuse(options.allow_setting)
     profile = resolve_profile(options)
-    slots = place(offers, options.placement)
+    slots = place(offers)
     sizes = profile.world_sizes or default_world_sizes(len(slots))
     too_large = [size for size in sizes if size > len(slots)]
     if too_large and options.world_sizes:
