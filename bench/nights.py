@@ -403,18 +403,18 @@ def allocation(speed: float, link: float, seed: int) -> vet.Measured:
 
 
 def blamed(bad: tuple[float, float], times: int) -> Iterator[str]:
-    counts: Counter[tuple[bool, vet.State]] = Counter()
+    counts: Counter[tuple[bool, Verdict]] = Counter()
     for seed in range(times):
         found = vet.judge(allocation(*bad, seed))
-        counts.update({(each.node == ALLOCATED[0], each.state) for each in found})
-    yield from (f"{counts[is_bad, state]}" for is_bad in (True, False) for state in STATES)
+        counts.update({(each.node == ALLOCATED[0], each.verdict) for each in found})
+    yield from (f"{counts[is_bad, verdict]}" for is_bad in (True, False) for verdict in VERDICTS)
     yield f"{times}"
 
 
-STATES = vet.State.SLOW, vet.State.UNDECIDED
-OTHERS = (f"another one {state.value}" for state in STATES)
+VERDICTS = Verdict.FAIL, Verdict.INCONCLUSIVE
+OTHERS = (f"another one {verdict.value}" for verdict in VERDICTS)
 VET = Table(
-    ("speed; link of the bad node", "SLOW", "UNDECIDED", *OTHERS, "of"),
+    ("speed; link of the bad node", "FAIL", "INCONCLUSIVE", *OTHERS, "of"),
     {f"{speed:g}; {link:g}": (speed, link) for speed, link in BAD},
     blamed,
 )

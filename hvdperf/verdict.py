@@ -41,6 +41,16 @@ class Verdict(Enum):
     INFO = "INFO"
 
 
+# Exit statuses; the worst verdict of a session decides.
+EXIT_STATUS = {
+    Verdict.FAIL: 1,
+    Verdict.INVALID: 7,
+    Verdict.NOT_RUN: 10,
+    Verdict.INCONCLUSIVE: 6,
+    Verdict.PASS: 0,
+}
+
+
 class Floor(msgspec.Struct, frozen=True, tag="floor", tag_field="kind"):
     """The figure must not be below a floor: efficiencies.
 

@@ -22,10 +22,10 @@ from hvdperf.script.launch import Command
 from hvdperf.script.page import report_of
 from hvdperf.script.recorded import LAUNCH, RECORDS, Launch, last_job, read_launch, read_ranks
 from hvdperf.script.training import Training, lines, training_of
-from hvdperf.session.ending import EXIT_STATUS, exit_status
+from hvdperf.session.ending import exit_status
 from hvdperf.timeline.commands import told_next_to_others, write_nights_page
 from hvdperf.timeline.nights.night import check_series
-from hvdperf.verdict import Verdict
+from hvdperf.verdict import EXIT_STATUS, Verdict
 
 REPORT = "report.txt"
 # Shows a line of progress.

@@ -17,17 +17,9 @@ from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.options import resuming
 from hvdperf.records.outcome import Outcome, each_launch
 from hvdperf.session.scheduler import starts_of
-from hvdperf.verdict import Judgement, Rule, Verdict
+from hvdperf.verdict import EXIT_STATUS, Judgement, Rule, Verdict
 from hvdperf.work.table import work_of
 
-# Exit statuses; the worst verdict of a session decides, in the order of hvdperf.verdict.Verdict.
-EXIT_STATUS = {
-    Verdict.FAIL: 1,
-    Verdict.INVALID: 7,
-    Verdict.NOT_RUN: 10,
-    Verdict.INCONCLUSIVE: 6,
-    Verdict.PASS: 0,
-}
 NOTHING_MEASURED = 5
 # The machine is not fit to measure, and --require-fit was given; also that of `hvdperf doctor`.
 UNFIT = 9

@@ -8,26 +8,18 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from hvdperf.columns import Columns, figure_text, interval, number, wrapped
+from hvdperf.columns import Columns, interval, number, wrapped
 from hvdperf.errors import UserError, refusing
 from hvdperf.files import write_record
 from hvdperf.launch.slots import check_network
 from hvdperf.stats import fewest_bounded
+from hvdperf.verdict import EXIT_STATUS, Verdict
 from hvdperf.vet import nodes as vet_nodes
-from hvdperf.vet.judge import FALSE_NAMES, SLOW, TERMS, Finding, Measured, State, judge
+from hvdperf.vet.judge import FALSE_NAMES, SLOW, TERMS, Finding, Measured, judge
 
 ROUNDS = 20
 # Rounds from which on more would not be decided otherwise.
 _MOST_ROUNDS = 1000
-# Exit statuses by what is known of the worst node: those of a session with FAIL, NOT RUN and so on.
-_EXIT_STATUS = {
-    State.SLOW: 1,
-    State.OTHER_RESULT: 1,
-    State.NOT_RUN: 10,
-    State.UNDECIDED: 6,
-    State.NOT_COMPARED: 6,
-    State.OK: 0,
-}
 # Figures that are shown, beside those that are not as others.
 _MOST_SHOWN = 12
 
@@ -48,7 +40,7 @@ def vet(
     --hosts A,B: Compare these hosts, over ssh. Default: the nodes of the allocation.
     --network NET: Use this network between the nodes, such as 10.0.0.0/24. Default: any.
     --rounds N: Number of rounds.
-    --out FILE: Write measurements and findings to this new file, as JSON. Default: no file.
+    --out FILE: Write all measurements to this new file, as JSON. Default: no file.
     """
     nodes = vet_nodes.find_nodes(hosts)
     check_network(network)
@@ -72,7 +64,7 @@ def vet(
     findings = judge(measured)
     for line in told(measured, findings):
         print(line)
-    return _EXIT_STATUS[findings[0].state]
+    return EXIT_STATUS[findings[0].verdict]
 
 
 def told(measured: Measured, findings: Sequence[Finding]) -> Iterator[str]:
@@ -81,7 +73,11 @@ def told(measured: Measured, findings: Sequence[Finding]) -> Iterator[str]:
     table = Columns(("node", -width), ("term", -8), ("speed", 5), ("interval", 14), (" ", 0))
     rows = [(each, term) for each in findings for term in each.figures]
     rows.sort(key=lambda row: row[0].figures[row[1]].estimate)
-    shown = [row for place, row in enumerate(rows) if place < _MOST_SHOWN or _word(*row)]
+    shown = [
+        (finding, term)
+        for place, (finding, term) in enumerate(rows)
+        if place < _MOST_SHOWN or finding.verdicts[term] is not Verdict.PASS
+    ]
     if shown:
         yield "speed relative to the median of the other nodes, the slowest first"
         yield table.header
@@ -89,47 +85,21 @@ def told(measured: Measured, findings: Sequence[Finding]) -> Iterator[str]:
         figure = finding.figures[term]
         bounds = interval(figure.lower, figure.upper)
         speed = number(figure.estimate, 5, 3)
-        yield table.row(finding.node, term, speed, bounds, f" {_word(finding, term)}")
+        yield table.row(finding.node, term, speed, bounds, f" {finding.verdicts[term].value}")
     if len(rows) > len(shown):
-        yield f"and {len(rows) - len(shown)} more, all ok"
+        yield f"and {len(rows) - len(shown)} more, all PASS"
     for finding in findings:
-        yield from _sentences(finding)
+        if finding.verdict is not Verdict.PASS:
+            yield from wrapped(f"{finding.node} {finding.verdict.value}: {finding.reason}")
+        if finding.verdict is Verdict.FAIL:
+            yield f"    {_draining(finding.node, finding.reason)}"
     yield from wrapped(_summary(measured, findings), others="")
-
-
-def _word(finding: Finding, term: str) -> str:
-    """Return what is known of a term of a node; "" if it is like that of others."""
-    if term in finding.slow:
-        return State.SLOW.value
-    return State.UNDECIDED.value if term in finding.undecided else ""
-
-
-def _sentences(finding: Finding) -> Iterator[str]:
-    node = finding.node
-    if finding.slow:
-        reason = ", ".join(_term(finding, term) for term in finding.slow)
-        yield from wrapped(f"{node} is slow: {reason}")
-        yield f"    {_draining(node, reason)}"
-    if finding.state is State.OTHER_RESULT or (finding.slow and finding.reason):
-        yield from wrapped(f"{node} has different results: {finding.reason}")
-        yield f"    {_draining(node, finding.reason)}"
-    if finding.state in (State.NOT_RUN, State.NOT_COMPARED):
-        yield from wrapped(f"{node} {finding.state.value}: {finding.reason}")
-    if finding.undecided:
-        which = ", ".join(_term(finding, term) for term in finding.undecided)
-        yield from wrapped(f"{node} may be slow: {which}")
 
 
 def _draining(node: str, reason: str) -> str:
     """Return the command that takes a node out of service in Slurm."""
-    told = shlex.quote(f"hvdperf vet: {reason}")
-    return f"scontrol update NodeName={node} State=DRAIN Reason={told}"
-
-
-def _term(finding: Finding, term: str) -> str:
-    device = finding.device.get(term, "")
-    where = f" of {device}" if device.startswith("GPU") else ""
-    return f"{term}{where} {figure_text(finding.figures[term]).strip()}"
+    quoted = shlex.quote(f"hvdperf vet: {reason}")
+    return f"scontrol update NodeName={node} State=DRAIN Reason={quoted}"
 
 
 def _summary(measured: Measured, findings: Sequence[Finding]) -> str:
@@ -140,9 +110,8 @@ def _summary(measured: Measured, findings: Sequence[Finding]) -> str:
     limits = ", ".join(f"{term} below {SLOW[term]:.2f}" for term in TERMS if term in terms)
     said = f"slow: {limits}, with {100 * (1 - FALSE_NAMES):.0f} % confidence"
     took = f"{len(measured.rounds)} rounds, {measured.took_seconds / 60:.1f} min"
-    states = {finding.state for finding in findings}
-    if states == {State.OK}:
+    if all(finding.verdict is Verdict.PASS for finding in findings):
         return f"no node is bad; {said}; {took}"
-    if State.UNDECIDED in states:
+    if any(each.verdict is Verdict.INCONCLUSIVE and each.figures for each in findings):
         return f"{said}; {took}; inconclusive; for a decision: --rounds {3 * len(measured.rounds)}"
     return f"{said}; {took}"

@@ -14,12 +14,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from statistics import median
 
+from hvdperf.columns import figure_text
 from hvdperf.json_records import Figures
 from hvdperf.stats import Interval, hodges_lehmann
-from hvdperf.verdict import as_ratio
+from hvdperf.verdict import Verdict, as_ratio
 
 # The term of a pair of nodes, in the order in which terms are measured and told.
 LINK = "link"
@@ -75,35 +75,23 @@ FALSE_NAMES = 0.01
 _NONE = 1e-3
 
 
-class State(Enum):
-    """What is known of a node, the worst first."""
-
-    SLOW = "SLOW"
-    OTHER_RESULT = "OTHER RESULT"
-    NOT_RUN = "NOT RUN"
-    UNDECIDED = "UNDECIDED"
-    NOT_COMPARED = "NOT COMPARED"
-    OK = "ok"
-
-
 @dataclass(frozen=True)
 class Finding:
-    """What is known of a node. figures: by term, its speed relative to the others, with bounds that
-    hold for all nodes together. slow, undecided: the terms that are. device: by term, the device
-    that was most often its slowest. reason: why it was not run, not compared, or computes another
-    result."""
+    """The verdict on a node: FAIL if a term is slow, or if it computes another result than others.
+
+    reason: why it does not PASS. figures: by term, its speed relative to the others, with bounds
+    that hold for all nodes together. verdicts: by term.
+    """
 
     node: str
-    state: State
-    figures: Mapping[str, Interval] = field(default_factory=dict)
-    slow: tuple[str, ...] = ()
-    undecided: tuple[str, ...] = ()
-    device: Mapping[str, str] = field(default_factory=dict)
+    verdict: Verdict
     reason: str = ""
+    figures: Mapping[str, Interval] = field(default_factory=dict)
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
 
 
 def judge(measured: Measured) -> list[Finding]:
-    """Return what is known of each node, the worst first."""
+    """Return the finding of each node, the worst first."""
     groups = _groups(measured)
     terms = {*(term for each in measured.rounds for term in each.rates), LINK}
     # The error rate of each bound: FALSE_NAMES, divided among the figures of all nodes.
@@ -113,13 +101,13 @@ def judge(measured: Measured) -> list[Finding]:
     for nodes in groups.values():
         if len(nodes) == 1:
             why = f"no other node is of its kind ({measured.kinds[nodes[0]]})"
-            found.append(Finding(nodes[0], State.NOT_COMPARED, reason=why))
+            found.append(Finding(nodes[0], Verdict.INCONCLUSIVE, why))
             continue
         for node, figures in _figures(measured.rounds, nodes, alpha).items():
             found.append(_finding(measured, node, figures, results.get(node, "")))
-    found += [Finding(node, State.NOT_RUN, reason=why) for node, why in measured.not_run.items()]
-    order = list(State)
-    return sorted(found, key=lambda each: (order.index(each.state), _lowest(each.figures)))
+    found += [Finding(node, Verdict.NOT_RUN, why) for node, why in measured.not_run.items()]
+    order = list(Verdict)
+    return sorted(found, key=lambda each: (order.index(each.verdict), _lowest(each.figures)))
 
 
 def _groups(measured: Measured) -> dict[str, list[str]]:
@@ -134,25 +122,35 @@ def _groups(measured: Measured) -> dict[str, list[str]]:
 def _finding(
     measured: Measured, node: str, figures: Mapping[str, Interval], other_result: str
 ) -> Finding:
-    slow = tuple(term for term, figure in figures.items() if figure.upper < SLOW[term])
-    undecided = tuple(
-        term
-        for term, figure in figures.items()
-        if figure.estimate < SLOW[term] and term not in slow
+    verdicts = {term: _verdict(figure, SLOW[term]) for term, figure in figures.items()}
+    slow, unsure = (
+        ", ".join(
+            _in_words(measured.rounds, node, term, figures[term])
+            for term, verdict in verdicts.items()
+            if verdict is word
+        )
+        for word in (Verdict.FAIL, Verdict.INCONCLUSIVE)
     )
-    state = State.UNDECIDED if undecided else State.OK
-    if slow or other_result:
-        state = State.SLOW if slow else State.OTHER_RESULT
-    device = {
-        term: Counter(
-            each.slowest[term][node]
-            for each in measured.rounds
-            if node in each.slowest.get(term, {})
-        ).most_common(1)[0][0]
-        for term in figures
-        if term != LINK
-    }
-    return Finding(node, state, figures, slow, undecided, device, other_result)
+    of_terms = (slow and f"slow: {slow}", unsure and f"may be slow: {unsure}")
+    reason = "; ".join(filter(None, (*of_terms, other_result)))
+    unlike = Verdict.FAIL if slow or other_result else Verdict.INCONCLUSIVE
+    return Finding(node, unlike if reason else Verdict.PASS, reason, figures, verdicts)
+
+
+def _verdict(figure: Interval, limit: float) -> Verdict:
+    if figure.upper < limit:
+        return Verdict.FAIL
+    return Verdict.INCONCLUSIVE if figure.estimate < limit else Verdict.PASS
+
+
+def _in_words(rounds: Sequence[Round], node: str, term: str, figure: Interval) -> str:
+    """Return a term with its figure, and with the GPU that was most often the node's slowest."""
+    devices = Counter(
+        each.slowest[term][node] for each in rounds if node in each.slowest.get(term, {})
+    )
+    (device, _), *_ = devices.most_common(1) or [("", 0)]
+    where = f" of {device}" if device.startswith("GPU") else ""
+    return f"{term}{where} {figure_text(figure).strip()}"
 
 
 def _lowest(figures: Mapping[str, Interval]) -> float:

@@ -18,8 +18,7 @@ from hvdperf.script.launch import TAP, Command, on_all_hosts
 from hvdperf.script.limits import groups_of
 from hvdperf.script.recorded import Launch, Rank, Steps, last_job, read_launch, read_ranks
 from hvdperf.script.training import training_of
-from hvdperf.session.ending import EXIT_STATUS
-from hvdperf.verdict import Verdict
+from hvdperf.verdict import EXIT_STATUS, Verdict
 from hvdperf.worker.script.tap._hvdperf_recorder import OF_LOOP, OF_SESSION
 from tests.script.test_terms import known
 from tests.support.whole_sessions import MPIRUN, completed

@@ -26,8 +26,7 @@ from hvdperf.records.documents import (
 from hvdperf.records.fingerprint import Fingerprint
 from hvdperf.records.fingerprinting import fingerprint
 from hvdperf.records.outcome import Outcome
-from hvdperf.session.ending import EXIT_STATUS
-from hvdperf.verdict import worst
+from hvdperf.verdict import EXIT_STATUS, worst
 
 SESSION = "20260131T235959Z-4711"
 # A machine and a stack of which as little is known as possible.

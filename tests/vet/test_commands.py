@@ -43,7 +43,9 @@ def test_the_slowest_stands_first_with_the_command_that_drains_it() -> None:
     rows = [line.split()[:2] for line in text.splitlines() if line.startswith("node")]
     assert rows[1:3] == [["node6", "link"], ["node3", "compute"]]
     for node, term in (("node6", "link"), ("node3", "compute")):
-        assert f"scontrol update NodeName={node} State=DRAIN Reason='hvdperf vet: {term}" in text
+        assert (
+            f"scontrol update NodeName={node} State=DRAIN Reason='hvdperf vet: slow: {term}" in text
+        )
     assert "scontrol" not in text_of(measured(8))
 
 

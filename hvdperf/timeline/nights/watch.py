@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from hvdperf.files import write_whole
-from hvdperf.session.ending import EXIT_STATUS, NOTHING_MEASURED
+from hvdperf.session.ending import NOTHING_MEASURED
 from hvdperf.timeline.nights.night import OVERDUE_H
 from hvdperf.timeline.nights.series import Series
-from hvdperf.verdict import Verdict
+from hvdperf.verdict import EXIT_STATUS, Verdict
 
 # The word of a series whose last night is too long ago, and its exit status.
 MISSING = "MISSING"

@@ -14,7 +14,6 @@ import pytest
 
 from hvdperf.plan.comparisons import Question
 from hvdperf.records.documents import Kind, Limit, Row
-from hvdperf.session.ending import EXIT_STATUS
 from hvdperf.timeline.lines import Standing
 from hvdperf.timeline.nights.falls import judge_speeds
 from hvdperf.timeline.nights.night import Accepted, Night, of_all_nodes, write_night
@@ -22,7 +21,7 @@ from hvdperf.timeline.nights.series import FindingKind, Series
 from hvdperf.timeline.nights.watch import Watched, state_of, write_issues
 from hvdperf.timeline.pages import write_index
 from hvdperf.timeline.store import NIGHTS
-from hvdperf.verdict import REGRESSION, Verdict, judge
+from hvdperf.verdict import EXIT_STATUS, REGRESSION, Verdict, judge
 from tests.support.nights import Year, nights, slowed, with_part
 
 CALM = Year(0.01, steps={}, drift=1.0, bad=((), ()), networks=1, world_sizes=(8,))

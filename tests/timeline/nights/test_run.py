@@ -18,13 +18,12 @@ from hvdperf.errors import UserError
 from hvdperf.plan.questions import weak_scaling
 from hvdperf.records.documents import Kind
 from hvdperf.records.outcome import Measure
-from hvdperf.session.ending import EXIT_STATUS
 from hvdperf.timeline.nights.night import Night, read_night, read_nights, write_night
 from hvdperf.timeline.nights.run import NightPlan, run
 from hvdperf.timeline.nights.series import Series
 from hvdperf.timeline.nights.watch import MISSING_STATUS, Watched, write_issues
 from hvdperf.timeline.store import NIGHTS
-from hvdperf.verdict import Verdict
+from hvdperf.verdict import EXIT_STATUS, Verdict
 from tests.support.leftovers import ended
 from tests.support.nights import Year, nights, slowed, slowed_part, with_part
 from tests.support.rounds import WORKLOAD, outcome
