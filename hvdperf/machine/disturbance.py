@@ -129,10 +129,6 @@ class Disturbance:
         return foreign_share([self.usage])
 
     @property
-    def wait_share(self) -> float:
-        return _share([self.usage], [self.usage.wait_seconds])
-
-    @property
     def steal_share(self) -> float:
         return _share([self.usage], [self.usage.steal_seconds])
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from hvdperf.errors import UserError
 from hvdperf.machine import host, starting
-from hvdperf.machine.disturbance import DISTURBED_ABOVE, CpuMeter, Disturbance, parse_busy, used
+from hvdperf.machine.disturbance import DISTURBED_ABOVE, CpuMeter, used
 from hvdperf.machine.host import Gpu, Machine, number_in
 from hvdperf.machine.starting import MIB
 from hvdperf.paths import shown
@@ -29,8 +29,6 @@ GIB = 2**30
 MEMORY_OF_A_SLOT = 1 * GIB
 FILES_AT_LEAST, FILES_OF_A_SLOT = 256, 8
 DISK_AT_LEAST = 1 * GIB
-# The number of cores whose load is shown.
-CORES_SHOWN = 4
 # Governors that change the frequency with the load.
 _VARYING = {"powersave", "ondemand", "conservative", "schedutil"}
 
@@ -67,7 +65,7 @@ def host_checks(machine: Machine, slots: int, results: Path, root: Path = Path("
     return [
         *_processor(machine, root),
         *_space(slots, len(machine.gpus), root),
-        *_limits(slots, root),
+        _open_files(slots),
         _disk(results),
         Check("container", machine.container or "none"),
     ]
@@ -143,25 +141,15 @@ def _size(size: int) -> str:
     return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.0f} MiB"
 
 
-def _limits(slots: int, root: Path) -> Iterator[Check]:
-    """Yield the checks of limits that are set by ulimit."""
+def _open_files(slots: int) -> Check:
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     needed = FILES_AT_LEAST + FILES_OF_A_SLOT * slots
-    adapters = sorted(path.name for path in (root / "sys/class/infiniband").glob("*"))
-    yield judged(
+    return judged(
         "open files",
         "unlimited" if files == resource.RLIM_INFINITY else f"{files}",
         files == resource.RLIM_INFINITY or files >= needed,
         f"a session needs {needed}",
         f"ulimit -n {max(needed, 4096)}",
-    )
-    yield judged(
-        "locked memory",
-        "unlimited" if locked == resource.RLIM_INFINITY else _size(locked),
-        locked == resource.RLIM_INFINITY or not adapters,
-        f"{', '.join(adapters)} cannot register buffers for remote access",
-        "ulimit -l unlimited (for good: `* - memlock unlimited` in /etc/security/limits.conf)",
     )
 
 
@@ -194,36 +182,17 @@ def _disk(results: Path) -> Check:
 def load_check(meter: CpuMeter, seconds: float) -> Check:
     """Return how much of the cores others use, watched for some seconds before any rank runs."""
     meter.begin_watch()
-    before, by_core = meter.read([]), _busy_seconds(meter)
+    before = meter.read([])
     time.sleep(seconds)
     meter.watch()
     usage = used(before, meter.read([]), busiest=0)
-    shares = {
-        core: (busy - by_core[core]) / usage.wall_seconds
-        for core, busy in _busy_seconds(meter).items()
-    }
     found = meter.disturbance([usage])
-    is_fit = found.foreign_share <= DISTURBED_ABOVE and not usage.throttled_seconds
-    return judged("load", _load(found, shares), is_fit, *found.problem_and_fix("just now"))
-
-
-def _load(found: Disturbance, shares: dict[int, float]) -> str:
-    """Return in words how busy the cores are. shares: busy share of every core."""
-    busiest = sorted(shares, key=lambda core: -shares[core])[:CORES_SHOWN]
-    told = ", ".join(f"core {core} {100 * shares[core]:.0f} %" for core in sorted(busiest))
-    which = "" if len(busiest) == len(shares) else "the busiest of them: "
-    return (
-        f"others use {100 * found.foreign_share:.0f} % of {len(shares)} cores ({which}{told}), "
+    value = (
+        f"others use {100 * found.foreign_share:.0f} % of {len(meter.cores)} cores, "
         f"steal {100 * found.steal_share:.0f} %, load average {os.getloadavg()[0]:.1f}"
     )
-
-
-def _busy_seconds(meter: CpuMeter) -> dict[int, float]:
-    """Return the busy seconds of each of the meter's cores since the boot."""
-    # Each line is read for its own core: hundreds of cores would otherwise read hundreds of lines.
-    stat = host.text_of(meter.root / "proc/stat").splitlines()
-    lines = {line.partition(" ")[0]: line for line in stat}
-    return {core: parse_busy(lines.get(f"cpu{core}", ""), [core])[0] for core in meter.cores}
+    is_fit = found.foreign_share <= DISTURBED_ABOVE and not usage.throttled_seconds
+    return judged("load", value, is_fit, *found.problem_and_fix("just now"))
 
 
 def complaints(checks: Iterable[Check]) -> tuple[str, ...]:
@@ -234,7 +203,7 @@ def complaints(checks: Iterable[Check]) -> tuple[str, ...]:
 # "clocks_throttle_reasons" is called "clocks_event_reasons" since driver 535, which still takes the
 # old name.
 _QUERY = (
-    "uuid,index,persistence_mode,mig.mode.current,temperature.gpu,clocks_throttle_reasons.active,"
+    "uuid,index,temperature.gpu,clocks_throttle_reasons.active,"
     "ecc.errors.uncorrected.volatile.total,pcie.link.width.current,pcie.link.width.max"
 )
 _PROGRAMS = "gpu_uuid,pid,process_name,used_memory"
@@ -250,9 +219,8 @@ _SLOWDOWNS = {
 HOT_FROM = 80
 
 
-_TEXTS = ("uuid", "persistence_mode", "mig.mode.current")
-# The state of one GPU, by the names of its fields in the query, and its `name`: texts, and numbers,
-# which are None if the driver does not report them.
+# The state of one GPU, by the names of its fields in the query, and its `name`. A number is None if
+# the driver does not report it.
 Health = Mapping[str, Any]
 
 
@@ -266,17 +234,30 @@ def gpu_checks(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[Chec
         programs = host.ask_nvidia_smi(f"--query-compute-apps={_PROGRAMS}", environment)
     except UserError as error:
         return [_unknown("GPUs", error)]
-    names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
+    kinds = [*dict.fromkeys(gpu.name for gpu in gpus)]
+    names = ", ".join(kinds)
     if not found:
         return [Check("GPUs", f"{names}; nvidia-smi does not report their state one by one")]
-    watts, mhz = [gpu.power_limit_w for gpu in gpus], [gpu.max_sm_clock_mhz for gpu in gpus]
+    watts = sorted({gpu.power_limit_w for gpu in gpus if gpu.power_limit_w is not None})
+    differ = "the GPUs differ, and all wait for the slowest"
     return [
-        Check("GPUs", f"{names} x {len(gpus)}"),
+        judged(
+            "GPUs",
+            f"{names} x {len(gpus)}",
+            len(kinds) == 1,
+            differ,
+            "use GPUs of one kind (CUDA_VISIBLE_DEVICES)",
+        ),
         _programs(programs, {each["uuid"]: each["name"] for each in found}),
         _throttling(found),
         *_states(found),
-        _equal("GPU power limits", watts, "W", "set all alike: sudo nvidia-smi -pl WATTS"),
-        _equal("GPU clocks", mhz, "MHz", "use GPUs of one kind (CUDA_VISIBLE_DEVICES)"),
+        judged(
+            "GPU power limits",
+            ", ".join(f"{value:g} W" for value in watts) or "unknown",
+            len(watts) < 2,
+            differ,
+            "set all alike: sudo nvidia-smi -pl WATTS",
+        ),
     ]
 
 
@@ -308,7 +289,7 @@ def parse_health(answer: str) -> tuple[Health, ...]:
 
 
 def _of_one(fields: Mapping[str, str]) -> Health:
-    found = {name: text if name in _TEXTS else host.whole(text) for name, text in fields.items()}
+    found = {name: text if name == "uuid" else host.whole(text) for name, text in fields.items()}
     return {**found, "name": f"GPU {found['index']}"}
 
 
@@ -337,13 +318,6 @@ def _states(found: Sequence[Health]) -> Iterator[Check]:
     celsius, widths = "temperature.gpu", ("pcie.link.width.current", "pcie.link.width.max")
     rows: tuple[tuple[str, Callable[[Health], object], str, str, str, str], ...] = (
         (
-            "GPU persistence",
-            lambda gpu: gpu["persistence_mode"] == "Disabled",
-            *("on", "off"),
-            "the driver is loaded anew for each process, which prolongs the start-up",
-            "sudo nvidia-smi -pm 1",
-        ),
-        (
             "GPU temperature",
             lambda gpu: (gpu[celsius] or 0) >= HOT_FROM,
             *(" / ".join(str(gpu[celsius]) for gpu in found) + " C", f"{HOT_FROM} C or more"),
@@ -362,14 +336,7 @@ def _states(found: Sequence[Health]) -> Iterator[Check]:
             lambda gpu: len({gpu[width] for width in widths} - {None}) > 1,
             *(" / ".join(f"x{gpu[widths[0]]}" for gpu in found), "fewer lanes than its slot has"),
             "data reaches it more slowly than the others",
-            "seat the card or the riser anew",
-        ),
-        (
-            "GPU partitions",
-            lambda gpu: gpu["mig.mode.current"] == "Enabled",
-            *("whole GPUs", "MIG on"),
-            "a rank gets a part of the GPU",
-            "sudo nvidia-smi -mig 0 -i INDEX, or name instances in CUDA_VISIBLE_DEVICES on purpose",
+            "seat the card or the riser again",
         ),
     )
     for name, is_bad, good, bad, problem, fix in rows:
@@ -390,10 +357,3 @@ def _throttling(found: Sequence[Health]) -> Check:
         "the clocks are lowered",
         "see to the cooling and the power supply (nvidia-smi -q -d PERFORMANCE)",
     )
-
-
-def _equal(name: str, values: Sequence[float | None], unit: str, fix: str) -> Check:
-    known = sorted({value for value in values if value is not None})
-    told = ", ".join(f"{value:g} {unit}" for value in known) or "unknown"
-    problem = "the GPUs differ, and all wait for the slowest"
-    return judged(name, told, len(known) < 2, problem, fix)
