@@ -10,9 +10,3 @@ def test_launch(comparison, measure):
     """S_default / S_suite reaches the machine's floor: all settings of a launch as Open MPI and
     TensorFlow have them, or one of them."""
     assert measure(comparison).passed
-
-
-@pytest.mark.question(ask=launches, scripts=True)
-def test_launch_of_a_script(comparison, measure):
-    """The same of a training script (--script)."""
-    assert measure(comparison).passed

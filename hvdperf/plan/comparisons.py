@@ -67,8 +67,6 @@ _WHOLE_GRADIENTS = Need(
     "not a language model", lambda asked, _: not network(asked.workload.model).looks_up_rows
 )
 _LARGE_ENOUGH = Need("", lambda asked, facts: asked.world_size >= facts.parity_from)
-# The broadcast of a script may be anywhere.
-_NO_SCRIPT = Need("", lambda asked, _: not asked.workload.is_script)
 # No ceiling fits every script's trace, whose fixed part does not grow with tensors.
 _NO_SCRIPT_ALONE = Need(
     "", lambda asked, facts: facts.compares_stacks or not asked.workload.is_script
@@ -90,8 +88,8 @@ class QuestionSpec:
     same weights; of_strategies: whether they are Horovod and another strategy, too.
     without_exchange: whether steps are taken that exchange nothing. between: side that two stacks
     are compared by. asked_by_line: whether a line of the thresholds asks it, not a profile.
-    of_sentinels: whether it is asked of networks of which only the trace is measured. needs: of a
-    session.
+    of_sentinels: whether it is asked of networks of which only the trace is measured; of_scripts:
+    whether of training scripts. needs: of a session.
     """
 
     name: str
@@ -111,6 +109,7 @@ class QuestionSpec:
     between: Between = Between.CANDIDATE
     asked_by_line: bool = False
     of_sentinels: bool = False
+    of_scripts: bool = False
     needs: tuple[Need, ...] = ()
 
 
@@ -124,6 +123,7 @@ def _startup(phase: Phase, per: str = "", *needs: Need) -> QuestionSpec:
         topic="startup",
         part=phase.value,
         of_sentinels=phase is Phase.TRACE,
+        of_scripts=phase is not Phase.BROADCAST,  # which may be anywhere in a script
         needs=needs,
     )
 
@@ -181,6 +181,7 @@ class Question(Enum):
         "weak_scaling",
         "speed of n replicas / n times that of one, a batch for each",
         scaling=Scaling.WEAK,
+        of_scripts=True,
     )
     STRONG_SCALING = QuestionSpec(
         "strong_scaling",
@@ -192,10 +193,15 @@ class Question(Enum):
         "speed with the exchange of gradients / speed without it",
         without_exchange=True,
         between=Between.REFERENCE,
+        of_scripts=True,
     )
     PARITY = _strategies("parity", " / speed of MirroredStrategy", Band, _LARGE_ENOUGH)
     AA = QuestionSpec(
-        "aa", "speed of one group / speed of an identical one", rule=Band, between=Between.NEITHER
+        "aa",
+        "speed of one group / speed of an identical one",
+        rule=Band,
+        between=Between.NEITHER,
+        of_scripts=True,
     )
     HOROVOD_OVERHEAD = _strategies(
         "horovod_overhead", " on one replica / speed of plain TensorFlow", Floor
@@ -214,6 +220,7 @@ class Question(Enum):
         has_variants=True,
         own_rounds=True,
         between=Between.NEITHER,
+        of_scripts=True,
         needs=(_MPI,),
     )
     RECIPE = QuestionSpec(
@@ -234,6 +241,7 @@ class Question(Enum):
         Ceiling,
         is_speed=False,
         between=Between.NEITHER,
+        of_scripts=True,
     )
     WALL_TIME_WEAK = _wall(Scaling.WEAK, "wall time of one replica / that of n, as many steps")
     WALL_TIME_STRONG = _wall(
@@ -263,11 +271,12 @@ class Question(Enum):
         rule=SpeedFloor,
         between=Between.NEITHER,
         asked_by_line=True,
+        of_scripts=True,
     )
     STARTUP_INIT = _startup(Phase.INIT)
     STARTUP_TRACE = _startup(Phase.TRACE, " per gradient tensor", _NO_SCRIPT_ALONE)
     STARTUP_FIRST_STEP = _startup(Phase.FIRST_STEP)
-    STARTUP_BROADCAST = _startup(Phase.BROADCAST, "", _NO_SCRIPT)
+    STARTUP_BROADCAST = _startup(Phase.BROADCAST)
 
     @property
     def label(self) -> str:

@@ -69,24 +69,24 @@ class SessionPlan:
         largest: float = math.inf,
         anyway: bool = False,
         against_from: int | None = None,
-        scripts: bool = False,
     ) -> list[Comparison]:
         """Return the comparisons of every workload at every world size at which they make sense.
 
         ask: makes the comparisons of one workload at one world size. smallest, largest: limits of
         the world size. anyway: include comparisons that the profile does not ask, or asks only of
         other networks. against_from: the smallest world size at which two stacks are compared, if
-        that is not `smallest`. scripts: of training scripts in place of networks.
+        that is not `smallest`.
         """
         asked: list[Comparison] = []
         if self.options.against and against_from is not None:
             smallest = against_from
-        every = (*self.workloads, *self.sentinels)
-        for workload in (each for each in every if each.is_script == scripts):
+        for workload in (*self.workloads, *self.sentinels):
             for size in self.world_sizes:
                 if smallest <= size <= largest:
                     answer = ask(workload, size)
-                    asked += [answer] if isinstance(answer, Comparison) else answer
+                    answers = [answer] if isinstance(answer, Comparison) else answer
+                    of_scripts = [each for each in answers if each.question.spec.of_scripts]
+                    asked += of_scripts if workload.is_script else answers
         if self.options.against:
             asked = [other for other in map(against, asked) if other is not None]
         return [

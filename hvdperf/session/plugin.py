@@ -117,8 +117,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "question(ask, smallest=2, largest=inf, against_from=smallest, scripts=False): the "
-        "comparisons of a test",
+        "question(ask, smallest=2, largest=inf, against_from=smallest): the comparisons of a test",
     )
     # Of a case without a figure: there is nothing to record.
     config.addinivalue_line("filterwarnings", "ignore:Benchmark fixture was not used at all")
