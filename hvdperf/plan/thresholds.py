@@ -38,9 +38,9 @@ from hvdperf.models.registry import NETWORKS
 from hvdperf.paths import SHIPPED, shown
 from hvdperf.plan.arms import SWEEP
 from hvdperf.plan.comparisons import Comparison, Question
-from hvdperf.stats import NotMeasurable, fewest_bounded, hodges_lehmann, spread
+from hvdperf.stats import hodges_lehmann, spread
 from hvdperf.toml_file import Text, as_record, file_error, read_toml
-from hvdperf.verdict import Band, Ceiling, Floor, Rule, SpeedFloor
+from hvdperf.verdict import ALPHA, FEWEST_ROUNDS, Band, Ceiling, Floor, Rule, SpeedFloor
 
 POINTS_BELOW = 0.03
 PASS_SHARE = 0.95
@@ -50,90 +50,55 @@ _SESSIONS = 4000
 # Rounds 0.8699999999999999, the computed value of 0.87, to 0.87.
 _ROUNDING = 1e-9
 _SEED = 20181231
-_FLOOR_ALPHA = Floor.at(1.0).alpha
-_BAND_ALPHA = Band(1.0, 1.0).alpha
 
 
-def proposed_rule(question: Question, observations: Sequence[float], rounds: int) -> Rule:
-    """Return a rule that unchanged builds PASS, for sessions of this number of rounds.
+def rule_at(question: Question, centre: float, distance: float) -> Rule:
+    """Return a rule with limits this far from the figure of unchanged builds, or 3 points of an
+    efficiency, 3 % of a speed, a time or a growth, and 5 % of a ratio that must be 1, if that is
+    farther.
 
-    A floor is the lower of two: the median less 3 points, and the floor that PASSes in 95 % of
-    sessions. The latter follows from the verdict's own rule (hvdperf.verdict): a session PASSes if
-    its lower bound reaches the floor. For n rounds of normal noise with the measured spread s
-    around the median m, on the scale of logarithms, that bound is m + s L, where L is the bound of
-    n standard normal observations. So the logarithm of the floor is m + s q, where q is the 5 %
-    quantile of L, taken from 4,000 simulated sessions with a fixed seed. Early looks are not
-    simulated, because they mostly add PASSes. A ceiling is the higher of two: the median and 3 %,
-    and exp(m - s q). A band is symmetric around 1 on the scale of logarithms. Its upper end is the
-    higher of two: 1/0.95, and exp(|m| + s q), where q is the 95 % quantile of the distance from 0
-    of the farther bound.
-
-    observations: ln ratios of unchanged builds, or ln speeds. The limits of the rule have three
-    decimals (a ceiling and a floor of a speed have three significant digits), rounded to the side
-    on which more sessions PASS. Raises NotMeasurable if an observation is not finite, if there is
-    none, or if the rounds are too few for a finite bound (fewest_rounds).
+    centre: ln of the figure. distance: on the scale of logarithms. A band is symmetric around 1 on
+    that scale. An efficiency has no floor above 1. The limits have three decimals (a ceiling and a
+    floor of a speed have three significant digits), rounded to the side on which more sessions
+    PASS.
     """
-    if rounds < fewest_rounds(question):
-        raise NotMeasurable(
-            f"{rounds} rounds give no finite interval; at least {fewest_rounds(question)} "
-            "are needed"
-        )
-    if not observations or not all(map(math.isfinite, observations)):
-        raise NotMeasurable("no observation, or one that is not finite")
-    centre, noise = median(observations), spread(observations)
-    rule = question.spec.rule
+    rule, figure = question.spec.rule, math.exp(centre)
     if rule is Band:
-        reach = abs(centre) + noise * _farther_bound(rounds)
-        high = rounded(math.exp(max(reach, -math.log(NARROWEST_BAND))), up=True)
+        reach = max(abs(centre) + distance, -math.log(NARROWEST_BAND))
+        high = rounded(math.exp(reach), up=True)
         return Band(rounded(1 / high), high)
     if rule is Ceiling:
-        highest = max(
-            math.exp(centre) * (1 + POINTS_BELOW), math.exp(centre - noise * _lower_bound(rounds))
-        )
-        return ceiling(question, rounded(highest, up=True, significant=True))
-    # Of a speed, 3 points are 3 %.
-    points = POINTS_BELOW * (math.exp(centre) if rule is SpeedFloor else 1)
-    lowest = min(math.exp(centre) - points, math.exp(centre + noise * _lower_bound(rounds)))
-    return floor(question, lowest)
+        highest = figure * max(1 + POINTS_BELOW, math.exp(distance))
+        return Ceiling(rounded(highest, up=True, significant=True), unit=question.spec.unit)
+    below = figure * math.exp(-distance)
+    if rule is SpeedFloor:
+        return SpeedFloor.at(rounded(min(figure * (1 - POINTS_BELOW), below), significant=True))
+    return Floor.at(min(max(rounded(min(figure - POINTS_BELOW, below)), LOWEST_FLOOR), 1.0))
 
 
-def ceiling(question: Question, at_most: float) -> Ceiling:
-    """Return a ceiling in the unit of the question's figure."""
-    return Ceiling(at_most, unit=question.spec.unit)
+def distance_to_pass(observations: Sequence[float], rounds: int) -> float:
+    """Return the distance of a limit that 95 % of sessions of unchanged builds PASS.
 
+    A session PASSes if its lower bound reaches the floor (hvdperf.verdict). For n rounds of normal
+    noise with the measured spread s around m, on the scale of logarithms, that bound is m + s L,
+    where L is the bound of n standard normal observations. So the distance is -s q, where q is the
+    5 % quantile of L, taken from 4,000 simulated sessions with a fixed seed. Early looks are not
+    simulated, because they mostly add PASSes. The ends of a band, which have a higher level, are
+    PASSed by more.
 
-def floor(question: Question, at_least: float) -> Floor:
-    """Return the floor of the question's figure, rounded down. An efficiency has none above 1."""
-    if question.spec.rule is SpeedFloor:
-        return SpeedFloor.at(rounded(at_least, significant=True))
-    return Floor.at(min(max(rounded(at_least), LOWEST_FLOOR), 1.0))
-
-
-def fewest_rounds(question: Question) -> int:
-    """Return the fewest rounds from which a verdict's bounds are finite."""
-    alpha = _BAND_ALPHA if question.spec.rule is Band else _FLOOR_ALPHA
-    return fewest_bounded(alpha)
+    observations: ln ratios of unchanged builds, or ln speeds. rounds: of a session.
+    """
+    return spread(observations) * _bound(rounds)
 
 
 @cache
-def _lower_bound(rounds: int) -> float:
-    """Return the value that the lower bound of standard normal observations reaches in PASS_SHARE
-    of sessions."""
-    bounds = sorted(hodges_lehmann(session, _FLOOR_ALPHA).lower for session in _sessions(rounds))
-    return bounds[math.floor((1 - PASS_SHARE) * _SESSIONS)]
-
-
-@cache
-def _farther_bound(rounds: int) -> float:
-    """Return the distance from 0 within which both bounds lie in PASS_SHARE of sessions."""
-    intervals = [hodges_lehmann(session, _BAND_ALPHA) for session in _sessions(rounds)]
-    distances = sorted(max(-interval.lower, interval.upper) for interval in intervals)
-    return distances[math.ceil(PASS_SHARE * _SESSIONS)]
-
-
-def _sessions(rounds: int) -> list[list[float]]:
+def _bound(rounds: int) -> float:
+    """Return how far below 0 the lower bound of standard normal observations lies, at most, in
+    PASS_SHARE of sessions."""
     noise = random.Random(_SEED)
-    return [[noise.gauss(0.0, 1.0) for _ in range(rounds)] for _ in range(_SESSIONS)]
+    sessions = ([noise.gauss(0.0, 1.0) for _ in range(rounds)] for _ in range(_SESSIONS))
+    bounds = sorted(hodges_lehmann(session, ALPHA).lower for session in sessions)
+    return -bounds[math.floor((1 - PASS_SHARE) * _SESSIONS)]
 
 
 def rounded(value: float, up: bool = False, significant: bool = False) -> float:
@@ -219,8 +184,8 @@ class Thresholds:
         usable = [value for value in observations if math.isfinite(value)]
         if not usable:
             return ""
-        rounds = max(len(usable), fewest_rounds(case.question))
-        return written(case, proposed_rule(case.question, usable, rounds))
+        distance = distance_to_pass(usable, max(len(usable), FEWEST_ROUNDS))
+        return written(case, rule_at(case.question, median(usable), distance))
 
 
 @dataclass(frozen=True)
@@ -392,7 +357,7 @@ def _rule(questions: Sequence[Question], value: float | tuple[float, float]) -> 
         if kind is Band and 0 < value[0] < 1 < value[1]:
             return Band(*value)
     elif kind is Ceiling and value > 0:
-        return ceiling(questions[0], value)
+        return Ceiling(value, unit=questions[0].spec.unit)
     elif kind is SpeedFloor and value > 0:
         return SpeedFloor.at(value)
     elif kind is Floor and 0 < value <= 1:

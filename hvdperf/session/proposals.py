@@ -35,7 +35,7 @@ from hvdperf.interim import fail_alpha
 from hvdperf.machine.host import Machine
 from hvdperf.paths import shown
 from hvdperf.plan import thresholds
-from hvdperf.plan.comparisons import JudgedAs, Question
+from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.questions import throughput
 from hvdperf.plan.thresholds import Case
 from hvdperf.records.archive import Archive, throughputs_by_nodes
@@ -218,12 +218,11 @@ def propose(
     observations: Mapping[Case, Sequence[Sequence[float]]], looks: Sequence[int], machine: Machine
 ) -> str:
     """Return a file of thresholds for machines like this one, which unchanged builds PASS
-    (proposed_rule), and which mean EXPECTED_A_YEAR false FAILs, the same share for each case.
+    (distance_to_pass), and which mean EXPECTED_A_YEAR false FAILs, the same share for each case.
 
     observations: ln ratios of each case, by session. looks: the full looks of a session. Raises
     UserError for a case with fewer than FEWEST_SESSIONS sessions or with an observation that is not
-    finite, if the rounds of a session are too few for finite bounds, and if the sessions of a case
-    differ so much that no limit holds.
+    finite, and if the sessions of a case differ so much that no limit holds.
     """
     share = EXPECTED_A_YEAR / NIGHTS / max(len(observations), 1)
     held, written = [], []
@@ -235,8 +234,9 @@ def propose(
             )
         values = [value for each in sessions for value in each]
         with refusing(f"{case.key}: no threshold can be proposed: ", NotMeasurable):
-            narrow = thresholds.proposed_rule(case.question, values, looks[0])
             known = scatter(sessions)
+        to_pass = thresholds.distance_to_pass(values, looks[0])
+        narrow = thresholds.rule_at(case.question, known.centre, to_pass)
         ends = 2 if isinstance(narrow, Band) else 1
         distance = distance_for(share / ends, narrow.alpha, known, looks)
         if distance == FARTHEST:
@@ -244,7 +244,7 @@ def propose(
                 f"{case.key}: its sessions differ by {100 * known.between:.0f} %, so no limit "
                 "holds; find out why, or leave its network out"
             )
-        rule = holding_rule(narrow, case.question, known, distance)
+        rule = thresholds.rule_at(case.question, known.centre, max(to_pass, distance))
         held.append((rule, known))
         written += [
             f"# {math.exp(known.centre):.3g}; rounds differ by {100 * known.rounds:.1f} %, "
@@ -269,18 +269,6 @@ def propose(
         *written,
     ]
     return "\n".join(lines) + "\n"
-
-
-def holding_rule(rule: Rule, question: Question, known: Scatter, distance: float) -> Rule:
-    """Return the rule with limits at least this far from the case's centre, on the scale of
-    logarithms. They are rounded as those of proposed_rule."""
-    if isinstance(rule, Band):
-        high = max(rule.high, thresholds.rounded(math.exp(abs(known.centre) + distance), up=True))
-        return Band(thresholds.rounded(1 / high), high)
-    if isinstance(rule, Ceiling):
-        highest = thresholds.rounded(math.exp(known.centre + distance), up=True, significant=True)
-        return thresholds.ceiling(question, max(rule.at_most, highest))
-    return thresholds.floor(question, min(rule.pass_from, math.exp(known.centre - distance)))
 
 
 # Sessions ----------------------------------------------------------------------------------------
