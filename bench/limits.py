@@ -21,7 +21,7 @@ from hvdperf.machine.host import Machine
 from hvdperf.plan.comparisons import Question
 from hvdperf.plan.thresholds import Case
 from hvdperf.session import proposals
-from hvdperf.session.proposals import MOST_A_YEAR, NIGHTS
+from hvdperf.session.proposals import NIGHTS
 from hvdperf.verdict import Floor, Rule, Verdict
 
 # The cases of a file, and the full looks of a night.
@@ -30,6 +30,8 @@ CASES, LOOKS = 60, (8, 12, 24)
 COUNTED = 5 * NIGHTS
 # Nights by which the share that PASSes, and that of a slower build that FAILs, are counted.
 WHOLE = 20
+# The most false FAILs a year that a file should cause.
+MOST_A_YEAR = 1.0
 SLOWER = 0.9
 FIGURE = math.log(0.8)
 # A number of sessions that leaves nothing open.

@@ -110,8 +110,6 @@ def rounded(value: float, up: bool = False, significant: bool = False) -> float:
 
 
 THRESHOLDS = SHIPPED / "ci" / "thresholds"
-# Begins a line of pytest's --dry-run and of `hvdperf thresholds check`.
-WITHOUT_THRESHOLD = "cases without a threshold"
 
 
 class Case(NamedTuple):

@@ -48,20 +48,6 @@ def propose_thresholds(*sessions: Path, out: Path | None = None) -> int:
     return 0
 
 
-def check_thresholds(*sessions: Path, thresholds: Path | None = None) -> int:
-    """Show how many false FAILs a year the limits of a thresholds file cause, given the noise of
-    sessions of an unchanged build. Exit status: 1 if more than one false FAIL a year is expected.
-
-    SESSION ...: Estimate the noise from these sessions, directories under results/runs.
-    --thresholds FILE: Check this file. Default: that of machines like theirs.
-    """
-    archives = [read_session(directory) for directory in sessions]
-    of_year, lines = proposals.checked(archives, thresholds)
-    for line in lines:
-        print("\n".join(columns.wrapped(line)))
-    return 0 if of_year <= proposals.MOST_A_YEAR else 1
-
-
 def given(**values: str | None) -> list[str]:
     """Return those of these options that were given, for a pytest in another directory."""
     return [
@@ -330,7 +316,7 @@ COMMANDS: Mapping[str, cli.Command] = {
     "thresholds": cli.Group(
         "Get limits for your own machine from its sessions.",
         "TASK",
-        {"propose": propose_thresholds, "check": check_thresholds},
+        {"propose": propose_thresholds},
     ),
     "doctor": doctor,
 }

@@ -20,7 +20,6 @@ from hvdperf.launch import outer
 from hvdperf.launch.slots import Slots
 from hvdperf.paths import CHECKOUT, SHIPPED, path_of, shown
 from hvdperf.plan.comparisons import Comparison, RoundGroup
-from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import properties
 from hvdperf.records.outcome import Outcome
@@ -268,7 +267,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     if config.option.collectonly:
         lines.append(f"arms: {', '.join(arms)}")
         if missing := suite.without_threshold():
-            lines.append(f"{WITHOUT_THRESHOLD}: {', '.join(missing)}")
+            lines.append(f"cases without a threshold: {', '.join(missing)}")
     if path := os.environ.get(commands.DRY_RUN_FILE):
         write_record(Path(path), suite.dry_run())
     return lines

@@ -1,5 +1,5 @@
-"""Proposes limits from the sessions of a machine, and estimates how many false FAILs a year the
-limits of a file cause. A false FAIL is a FAIL on a night on which nothing has changed.
+"""Proposes limits from the sessions of a machine, by the number of false FAILs a year that they
+cause. A false FAIL is a FAIL on a night on which nothing has changed.
 
 A round's ln ratio is c + B + e: c is the case's centre; B is the night's own deviation, with a
 standard deviation `between`; e is the round's, with a standard deviation `rounds`. A night FAILs if
@@ -24,13 +24,12 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from statistics import fmean, pstdev, variance
 
 import numpy as np
 import numpy.typing as npt
 
-from hvdperf.errors import UserError, first_of, refusing
+from hvdperf.errors import UserError, refusing
 from hvdperf.interim import fail_alpha
 from hvdperf.machine.host import Machine
 from hvdperf.paths import shown
@@ -48,10 +47,9 @@ Array = npt.NDArray[np.float64]
 
 # Sessions of a year, for the number of false FAILs.
 NIGHTS = 365
-# The most false FAILs a year that a file should mean, and those that the lines of a proposed one
-# mean together: so few that 19 of 20 files from few sessions mean the former at most (counted by
-# bench.limits).
-MOST_A_YEAR, EXPECTED_A_YEAR = 1.0, 0.2
+# The false FAILs a year that the lines of a proposed file mean together: so few that 19 of 20 files
+# from few sessions mean one at most (counted by bench.limits).
+EXPECTED_A_YEAR = 0.2
 # From fewer sessions, a limit that holds lies more than twice as far as one from many.
 FEWEST_SESSIONS = 8
 # The number of simulated sessions for the bound that FAILs.
@@ -94,13 +92,10 @@ class Scatter:
 
 
 def scatter(sessions: Sequence[Sequence[float]]) -> Scatter:
-    """Return the noise of a case. sessions: its ln ratios, by session.
+    """Return the noise of a case. sessions: its ln ratios, by session, of two sessions or more.
 
-    Raises NotMeasurable for fewer than two sessions, which do not show how much sessions differ,
-    and if no session has two rounds, or if an observation is not finite.
+    Raises NotMeasurable if no session has two rounds, or if an observation is not finite.
     """
-    if len(sessions) < 2:
-        raise NotMeasurable("one session does not show how much sessions differ")
     if not any(len(values) > 1 for values in sessions):
         raise NotMeasurable("no session has two rounds")
     centres = [hodges_lehmann(values, alpha=0.5).estimate for values in sessions]
@@ -296,50 +291,6 @@ def proposal(archives: Sequence[Archive]) -> tuple[str, str]:
         raise UserError(f"no thresholds proposed: {too_few or 'no case can be trusted'}")
     machine = machine_of(sessions[0].fingerprint)
     return propose(enough, looks, machine), too_few
-
-
-def checked(archives: Sequence[Archive], path: Path | None) -> tuple[float, list[str]]:
-    """Return the false FAILs to expect in a year of the thresholds of this file, or of those of the
-    sessions' machine, and lines that say so.
-
-    Raises UserError as `proposal` does, and if no case has a threshold and two sessions."""
-    sessions = _of_one_machine(archives)
-    machine = machine_of(sessions[0].fingerprint)
-    file = thresholds.select(machine) if path is None else thresholds.load_thresholds(path, machine)
-    looks = _looks(sessions)
-    judged: dict[Case, tuple[Rule, Scatter]] = {}
-    without, unknown = [], []
-    for case, values in _observations(archives).items():
-        rule = file.rule(case)
-        if rule is None:
-            # Without a line a throughput is no case.
-            without += [case.key] * (not case.question.spec.asked_by_line)
-            continue
-        try:
-            judged[case] = (rule, scatter(values))
-        except NotMeasurable as error:
-            unknown.append(f"{case.key} ({error})")
-    if not judged:
-        why = f"no noise is known of {first_of(unknown)}" if unknown else "no case has a threshold"
-        raise UserError(f"{file.path.name} cannot be checked: {why}")
-    expected = of_year(judged.values(), looks)
-    lines = [
-        f"thresholds: {file.path.name}: {file.label}",
-        f"{year_in_words(expected)} "
-        f"({len(judged)} case{'s' * (len(judged) > 1)}, {len(archives)} sessions)",
-    ]
-    if expected > MOST_A_YEAR:
-        often = ((of_year([each], looks), case.key, each[0]) for case, each in judged.items())
-        worst = [f"{key} ({count:.2f} by {rule})" for count, key, rule in sorted(often)[::-1]]
-        lines.append(
-            f"these are more than {MOST_A_YEAR:g} a year, most of them of {first_of(worst)}; for "
-            "limits that hold: hvdperf thresholds propose"
-        )
-    if unknown:
-        lines.append(f"not counted, because their noise is not known: {first_of(unknown)}")
-    if without:
-        lines.append(f"{thresholds.WITHOUT_THRESHOLD}: {first_of(without)}")
-    return expected, lines
 
 
 def _of_one_machine(archives: Sequence[Archive]) -> list[SessionDocument]:

@@ -158,6 +158,6 @@ def test_a_line_that_could_not_run_is_found(
 def test_files_made_by_an_earlier_line_exist(pytestconfig: pytest.Config) -> None:
     checker = Checker(pytestconfig)
     line = "hvdperf thresholds propose results/runs/S --out ci/thresholds/mine.toml"
-    later = "hvdperf thresholds check results/runs/S --thresholds ci/thresholds/mine.toml"
+    later = "hvdperf explain ci/thresholds/mine.toml"
     assert checker.check(later) != []
     assert checker.check(f"{line}\n{later}") == []

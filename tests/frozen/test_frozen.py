@@ -35,8 +35,8 @@ CHANGED = {
     r"/commands/hvdperf nightly run/--summary": "`hvdperf report` writes it",
     r"/commands/hvdperf history backfill/--again": "nothing records what could not be built",
     r"/commands/hvdperf (list cases|thresholds diff)": "pytest --collect-only and diff do the same",
-    r"/commands/hvdperf thresholds check/--(models|np|profile)": "it is of sessions only; pytest "
-    "--dry-run names the cases without a limit",
+    r"/commands/hvdperf thresholds check": "propose has limits that hold; pytest --dry-run names "
+    "the cases without a limit",
     r"/sessions/[^/]+/tables/wall_time-factors/(wire|hidden)_ms": "Horovod's timeline gives a "
     "lower bound of hidden communication only, so sessions do not record it any more",
     r"/keys/\w+\.schema/(wire_seconds|timeline|activities)": "the same",

@@ -25,7 +25,6 @@ from hvdperf.records.outcome import Outcome
 from hvdperf.session import proposals
 from hvdperf.session.proposals import (
     Scatter,
-    checked,
     distance_for,
     false_fail,
     proposal,
@@ -91,39 +90,6 @@ def test_what_was_measured_passes_what_is_proposed(tmp_path: Path) -> None:
     again = hvdperf("thresholds", "propose", *sessions, "--out", path)
     assert (again.returncode, "already exists" in again.stderr) == (2, True)
     assert hvdperf("thresholds", "propose", *sessions).stdout == path.read_text()
-
-    held = hvdperf("thresholds", "check", *sessions, f"--thresholds={path}")
-    assert (held.returncode, held.stderr) == (0, "")
-    assert "false FAILs expected in a year" in held.stdout
-
-
-def test_limits_that_mean_more_than_one_are_told_with_the_cases(tmp_path: Path) -> None:
-    sessions = sessions_of(tmp_path, WEAK, STRONG)
-    key = f"{WORKLOAD.model}/np2/one-node"
-    path = tmp_path / "narrow.toml"
-    path.write_text(
-        f'label = "narrow"\n[match]\ndevice = "cpu"\n[thresholds]\n"weak_scaling/{key}" = 0.91\n'
-    )
-    done = hvdperf("thresholds", "check", *sessions, f"--thresholds={path}")
-    assert (done.returncode, done.stderr) == (1, "")
-    told = " ".join(done.stdout.split())
-    assert f"most of them of weak_scaling/{key} (" in told
-    assert "by >= 0.91); for limits that hold: " in told
-    assert f"cases without a threshold: strong_scaling/{key}" in told
-
-
-def test_a_check_counts_only_cases_whose_noise_is_known(tmp_path: Path) -> None:
-    line = f'"*scaling/{WORKLOAD.model}/np2/one-node" = 0.5\n'
-    path = tmp_path / "wide.toml"
-    path.write_text(f'label = "wide"\n[match]\ndevice = "cpu"\n[thresholds]\n{line}')
-    first = session_of(tmp_path, 0, outcome(WEAK, RATIOS[0]), outcome(STRONG, RATIOS[0]))
-    archives = [read_session(first)]
-    with pytest.raises(UserError, match=r"wide.toml cannot be checked: .*one session does not"):
-        checked(archives, path)
-    archives.append(read_session(session_of(tmp_path, 1, outcome(WEAK, RATIOS[1]))))
-    of_year, lines = checked(archives, path)
-    assert of_year > 0
-    assert any("not counted" in line and "strong_scaling/" in line for line in lines)
 
 
 def test_only_what_can_be_trusted_is_proposed(tmp_path: Path) -> None:
