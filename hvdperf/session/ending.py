@@ -15,10 +15,8 @@ from hvdperf.interim import looks_after
 from hvdperf.launch.outer_mpirun import INTERRUPTED
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.options import resuming
-from hvdperf.records.outcome import Outcome, each_launch
-from hvdperf.session.scheduler import starts_of
-from hvdperf.verdict import EXIT_STATUS, Judgement, Rule, Verdict
-from hvdperf.work.table import work_of
+from hvdperf.records.outcome import Outcome
+from hvdperf.verdict import EXIT_STATUS, Judgement, Verdict
 
 NOTHING_MEASURED = 5
 # The machine is not fit to measure, and --require-fit was given; also that of `hvdperf doctor`.
@@ -92,11 +90,6 @@ def explanation(outcome: Outcome) -> str:
 # More rounds than any session measures. If a case needs more, its estimate counts as being on its
 # limit.
 TOO_MANY_ROUNDS = 100
-# A way to decide a case: pairs of the distance from the estimate to a limit, and from the estimate
-# to the bound that must not cross that limit, both in ln.
-_Way = Sequence[tuple[float, float]]
-# A case, and its rounds to go.
-_ToGo = tuple[Outcome, int]
 
 
 @dataclass(frozen=True)
@@ -150,63 +143,42 @@ def _lines(words: Iterable[object]) -> list[str]:
     return [*lines, line]
 
 
-# Numbers of rounds and their duration -------------------------------------------------------------
+# Numbers of rounds ------------------------------------------------------------------------------
 
 
 def rounds_needed(judgement: Judgement) -> float:
     """Return the number of rounds like these after which the interval would lie on one side of its
-    limit.
+    limit: rounds (longer side of the interval / distance from the limit)^2, both in ln.
 
-    The interval shrinks as 1 / sqrt(rounds). The number is infinite if the estimate is on the
-    limit, and 0 if there is no limit or no finite interval."""
+    The number is infinite if the estimate is on the limit, and 0 if there is no limit or no finite
+    interval."""
     figure, rule = judgement.figure, judgement.rule
     if figure is None or rule is None or not verdict.is_bounded(figure):
         return 0.0
-    below, above = (
-        math.log(figure.estimate / figure.lower),
-        math.log(figure.upper / figure.estimate),
-    )
-
-    def factor(way: _Way) -> float:
-        if any(distance <= 0 for distance, _ in way):
-            return math.inf
-        return max((half / distance) ** 2 for distance, half in way)
-
-    return judgement.rounds * min(map(factor, _ways(rule, figure.estimate, below, above)))
-
-
-def _ways(rule: Rule, estimate: float, below: float, above: float) -> list[_Way]:
-    """Return the ways to PASS and to FAIL. below, above: the two halves of the interval, in ln."""
+    at = math.log(figure.estimate)
     if isinstance(rule, verdict.Band):
-        low, high = math.log(estimate / rule.low), math.log(rule.high / estimate)
-        return [[(low, below), (high, above)], [(-low, above)], [(-high, below)]]
-    if isinstance(rule, verdict.Ceiling):
-        left = math.log(rule.at_most / estimate)
-        return [[(left, above)], [(-left, below)]]
-    return [
-        [(math.log(estimate / rule.pass_from), below)],
-        [(math.log(rule.fail_below / estimate), above)],
-    ]
+        distance = min(abs(at - math.log(rule.low)), abs(at - math.log(rule.high)))
+    elif isinstance(rule, verdict.Ceiling):
+        distance = abs(at - math.log(rule.at_most))
+    else:
+        distance = max(at - math.log(rule.pass_from), math.log(rule.fail_below) - at)
+    side = math.log1p(verdict.longer_side(figure))
+    return judgement.rounds * (side / distance) ** 2 if distance > 0 else math.inf
 
 
-def rounds_to_go(judgement: Judgement, looks: Sequence[int]) -> float:
-    """Return the number of rounds until the look that is likely to decide; infinite if none is."""
+def rounds_to_go(judgement: Judgement, looks: Sequence[int], precision: float = 0.0) -> float:
+    """Return the number of rounds until the look that is likely to decide, infinite if none is; or,
+    if precision is asked for, until the interval is likely to be as short."""
+    rounds = judgement.rounds
+    if precision:
+        needed = verdict.rounds_until_precise(judgement.figure, rounds, precision)
+        return max(math.ceil(needed if math.isfinite(needed) else looks[0]) - rounds, 1)
     needed = rounds_needed(judgement)
     if needed > TOO_MANY_ROUNDS:
         return math.inf
-    at_least = max(math.ceil(needed), judgement.rounds + 1)
+    at_least = max(math.ceil(needed), rounds + 1)
     further = looks_after(at_least - 1, looks)
-    return next(look for look in further if look >= at_least) - judgement.rounds
-
-
-def seconds_of_a_start(outcomes: Sequence[Outcome], seconds: float) -> float | None:
-    """Return a session's seconds per process start, all its work included; None if it launched
-    nothing. seconds: duration of the session."""
-    starts = sum(
-        launch.arm.processes + work_of(outcome.comparison.question).starts
-        for outcome, _, launch in each_launch(outcomes)
-    )
-    return seconds / starts if starts else None
+    return next(look for look in further if look >= at_least) - rounds
 
 
 # Lines -------------------------------------------------------------------------------------------
@@ -226,29 +198,31 @@ def next_steps(
     took. resumed: returns the command that resumes this session for a number of minutes; None for
     those of the profile. alone: returns the command for a single case.
     """
-    undecided = [
+    cases = [
         outcome
         for outcome in outcomes
-        if outcome.is_undecided and not outcome.judgement.needs_longer_runs
+        if outcome.needs_rounds(precision) and not outcome.judgement.needs_longer_runs
     ]
-    to_go = [(each, rounds_to_go(each.judgement, looks)) for each in undecided]
+    to_go = [(each, rounds_to_go(each.judgement, looks, precision)) for each in cases]
     reachable = [(each, int(rounds)) for each, rounds in to_go if math.isfinite(rounds)]
-    on_limit = [each for each, rounds in to_go if math.isinf(rounds)]
-    wide = [outcome for outcome in outcomes if outcome.needs_rounds(precision)] if precision else []
-    text = _to_decide(reachable)
-    if wide:
-        text, reachable = _to_be_precise(wide, precision)
+    on_limit = [each.comparison.name for each, rounds in to_go if math.isinf(rounds)]
     found: list[str] = []
     if reachable:
-        minutes, how_long = _how_long(reachable, seconds_of_a_start(outcomes, seconds))
-        found += [*wrapped(f"{text} ({how_long}):"), *resumed(minutes)]
-    elif wide:
-        found += wrapped(text)
-    if on_limit and not wide:
-        names = ", ".join(each.comparison.name for each in on_limit)
+        most = max(rounds for _, rounds in reachable)
+        count = Counter(outcome.judgement.verdict for outcome, _ in reachable)
+        text = f"To decide {' and '.join(f'{count[w]} {w.value}' for w in Verdict if count[w])}"
+        if precision:
+            many = f"{len(reachable)} case{'s' * (len(reachable) > 1)}"
+            text = f"For intervals of {100 * precision:g} % to either side in {many} more"
+        text += f" (up to {most} more round{'s' * (most > 1)}"
+        done = max(outcome.judgement.rounds for outcome in outcomes)
+        minutes = math.ceil(seconds / 60 * most / done) if done else None
+        text += f", about {minutes} min):" if minutes else "):"
+        found += [*wrapped(text), *resumed(minutes)]
+    if on_limit:
         found += wrapped(
             "The figures of these cases lie on their limits, so more rounds cannot decide "
-            f"them: {names}. Change the limit or the workload"
+            f"them: {', '.join(on_limit)}. Change the limit or the workload"
         )
     for word in (Verdict.FAIL, Verdict.INVALID):
         found += _to_see_again([o for o in outcomes if o.judgement.verdict is word], alone)
@@ -274,48 +248,6 @@ def launch_advice(outcomes: Sequence[Outcome], settings: Mapping[str, str]) -> l
         "own training as this session does:"
     )
     return [*wrapped(text), "  " + " ".join(f"{name}={value}" for name, value in settings.items())]
-
-
-def _to_be_precise(outcomes: Sequence[Outcome], precision: float) -> tuple[str, list[_ToGo]]:
-    """Return which interval is the longest, and the rounds that make all as short as wanted."""
-    to_go, reaches = [], {}
-    for outcome in outcomes:
-        figure, rounds = outcome.judgement.figure, outcome.judgement.rounds
-        needed = verdict.rounds_until_precise(figure, rounds, precision)
-        if figure is not None and math.isfinite(needed):
-            to_go.append((outcome, max(1, math.ceil(needed - rounds))))
-            reaches[outcome.comparison.name] = verdict.longer_side(figure)
-    many = f"{len(outcomes)} {'case is' if len(outcomes) == 1 else 'cases are'}"
-    text = f"{many} not as precise as asked ({100 * precision:g} %)"
-    if not to_go:
-        return f"{text}: there are too few rounds for an interval", []
-    longest = max(reaches, key=reaches.__getitem__)
-    reach = f"{100 * reaches[longest]:.2g} % ({longest})"
-    return f"{text}; the longest interval reaches {reach}. To go on", to_go
-
-
-def _to_decide(to_go: Sequence[_ToGo]) -> str:
-    count = Counter(outcome.judgement.verdict for outcome, _ in to_go)
-    words = " and ".join(f"{count[word]} {word.value}" for word in Verdict if count[word])
-    return f"To decide {words}"
-
-
-def _how_long(to_go: Sequence[_ToGo], seconds_of_start: float | None) -> tuple[int | None, str]:
-    """Return the minutes that these rounds take, None if that is not known, and both in words."""
-    most = max(rounds for _, rounds in to_go)
-    of_each = f"up to {most} more rounds" if most > 1 else "one more round"
-    if seconds_of_start is None:
-        return None, of_each
-    minutes = max(1, math.ceil(_starts(to_go) * seconds_of_start / 60))
-    return minutes, f"{of_each}, about {minutes} min"
-
-
-def _starts(to_go: Sequence[_ToGo]) -> int:
-    """Return the process starts of all rounds to go. Cases of a group share their launches."""
-    groups: dict[tuple[object, ...], dict[Comparison, int]] = {}
-    for outcome, rounds in to_go:
-        groups.setdefault(outcome.comparison.round_group, {})[outcome.comparison] = rounds
-    return sum(max(group.values()) * starts_of(group) for group in groups.values())
 
 
 def _to_see_again(

@@ -155,7 +155,6 @@ def test_a_session_that_is_not_precise_enough_says_how_to_go_on_and_what_to_repe
     failed = replace(passed, verdict=Verdict.FAIL)
     rounds = outcome(WEAK, RATIOS).rounds
     found = told([Outcome(WEAK, passed, rounds=rounds)], precision=0.02)
-    assert WEAK.name in " ".join(found)
     assert found[-1].startswith("resume ")
     assert found[-1] != "resume None"
     other = communication(WORKLOAD, 2)
@@ -193,7 +192,7 @@ def test_rounds_are_told_up_to_a_look(rounds, half, to_go):
 
 def test_all_that_is_undecided_has_one_command():
     cases = [undecided(0.6, 1.1), undecided(0.6, 1.1, communication(WORKLOAD, 2))]
-    # Four rounds of one replica and of two, ten seconds each.
+    # Four rounds more, of which eight have taken four minutes.
     assert told(cases) == [
         "To decide 2 INCONCLUSIVE (up to 4 more rounds, about 2 min):",
         "resume 2",
