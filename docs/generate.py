@@ -313,7 +313,6 @@ VARIABLES = {
     "HVDPERF_OPTIONS": ("CI", "further options of a night there"),
     "HVDPERF_DRIVER": ("the suite", "how a rank finds its session"),
     "HVDPERF_DAEMONS": ("the suite", "how Open MPI's daemons start through the slots"),
-    "HVDPERF_DRY_RUN": ("the suite", "the file to which `--dry-run` writes a record"),
     "HVDPERF_STATUS_FILE": ("the suite", "the exit status of a session under an outer mpirun"),
 }
 OTHERS = {

@@ -318,6 +318,12 @@ def settings_in(environment: Mapping[str, str] = os.environ) -> list[Setting]:
     ]
 
 
+def settings_lines(launcher: str, gpus: int) -> list[str]:
+    """Return a line on each setting of this environment. launcher, gpus: as in places_of."""
+    places = places_of(launcher, gpus)
+    return [each.told(places) for each in settings_in()]
+
+
 def places_of(launcher: str, gpus: int) -> Places:
     """Return where a session runs. gpus: their number."""
     return launcher, "gpu" if gpus else "cpu"

@@ -6,13 +6,12 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hvdperf import cli, columns, files, json_records, paths, programs, verdict
-from hvdperf.errors import UserError, first_of, refusing
+from hvdperf import cli, columns, files, paths, programs, verdict
+from hvdperf.errors import UserError, refusing
 from hvdperf.judge.trust import is_outside
 from hvdperf.launch import helpers, launchers
 from hvdperf.machine.fitness import Check, judged
@@ -20,9 +19,11 @@ from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
 from hvdperf.machine.stack import NO_MPIRUN, Stack, probe
 from hvdperf.models.registry import NETWORKS
-from hvdperf.plan.options import SHORT, Options
+from hvdperf.plan.options import DATA_DIR, SHORT, Options
 from hvdperf.plan.profile import PROFILES, load_profile
 from hvdperf.plan.questions import FAULT_CASES, Fault
+from hvdperf.plan.session_plan import plan_session
+from hvdperf.plan.settings import settings_lines
 from hvdperf.records.archive import read_session
 from hvdperf.session import control, ending, proposals
 
@@ -46,15 +47,6 @@ def propose_thresholds(*sessions: Path, out: Path | None = None) -> int:
     with refusing(f"--out {out}: ", OSError):
         files.write_whole(out, text)
     return 0
-
-
-def given(**values: str | None) -> list[str]:
-    """Return those of these options that were given, for a pytest in another directory."""
-    return [
-        f"--{name.replace('_', '-')}={from_here(name, value)}"
-        for name, value in values.items()
-        if value is not None
-    ]
 
 
 def from_here(name: str, value: str) -> str:
@@ -98,36 +90,6 @@ def list_faults() -> int:
     return 0
 
 
-# The environment variable that names the file to which a dry run writes a record.
-DRY_RUN_FILE = "HVDPERF_DRY_RUN"
-
-
-@dataclass(frozen=True)
-class DryRun:
-    """A session that is not run. work, thresholds: the profile with its data, and the file of
-    thresholds, in words. settings: those that change figures, in words. without_threshold: names of
-    cases."""
-
-    work: str
-    thresholds: str
-    settings: tuple[str, ...]
-    without_threshold: tuple[str, ...]
-
-
-def dry_run(options: Sequence[str]) -> DryRun:
-    """Return the session that these options of pytest would run. Raises UserError if pytest refuses
-    it."""
-    command = [sys.executable, "-m", "pytest", *paths.cases(), "--dry-run", "-q", *options]
-    no_place = refusing("no temporary files can be made: ", OSError, "; set TMPDIR")
-    with no_place, TemporaryDirectory() as scratch:
-        path = Path(scratch) / "dry_run.json"
-        done = programs.run(command, paths.ROOT, {**os.environ, DRY_RUN_FILE: str(path)})
-        if done.status == 0 and path.exists():
-            return json_records.decode(path.read_bytes(), DryRun)
-    first = next((line for line in done.said if line.startswith("ERROR: ")), done.said[0])
-    raise UserError(first.removeprefix("ERROR: "))
-
-
 # Seconds after which a session that compares a stack with itself hangs.
 PAIR_DEADLINE_S = 300
 # A larger minimum detectable effect (an interval of more than 20 % to a side) cannot tell the
@@ -148,9 +110,9 @@ _PAIR_AGAIN = f"stop what else runs here, then: pytest {' '.join(paths.cases('te
 def doctor(
     *,
     pair: bool = False,
-    profile: str | None = None,
-    data_dir: str | None = None,
-    thresholds: str | None = None,
+    profile: str = Options.profile,
+    data_dir: str = "",
+    thresholds: str = "",
     results: Path = paths.RESULTS,
 ) -> int:
     """Check whether this machine is ready for measurements, and show fixes if not. Cores, load,
@@ -165,7 +127,8 @@ def doctor(
         --thresholds FILE: Check this file. Default: the one for machines like this.
         --results DIR: Check that there is room for results here. Default: results.
     """
-    options = given(profile=profile, data_dir=data_dir, thresholds=thresholds)
+    data_dir = data_dir or os.environ.get(DATA_DIR, "")
+    options = Options(profile=profile, data_dir=data_dir, thresholds=thresholds)
     checks = []
     for check in _checks(options, results, pair):
         checks.append(check)
@@ -192,7 +155,7 @@ def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, columns.WIDTH - _INDENT, break_on_hyphens=False) or [""]
 
 
-def _checks(options: Sequence[str], results: Path, pair: bool) -> Iterator[Check]:
+def _checks(options: Options, results: Path, pair: bool) -> Iterator[Check]:
     yield from control.local_preflight(results)
     try:
         stack = probe(sys.executable, paths.CACHE)
@@ -243,21 +206,22 @@ def _split(message: str) -> tuple[str, str]:
     return problem, fix or "correct it"
 
 
-def _planned(options: Sequence[str]) -> Iterator[Check]:
+def _planned(options: Options) -> Iterator[Check]:
     """Return the checks of data and thresholds, from the plan of a session that is not run."""
+    machine = local_machine()
     try:
-        planned = dry_run(options)
+        plan = plan_session(options, machine, local_offers(machine))
     except UserError as error:
         yield Check("plan", "refused", *_split(str(error)))
         return
-    missing = planned.without_threshold
-    yield Check("profile, data", planned.work)
-    yield Check("settings", ", ".join(planned.settings) or "none that affects results")
+    settings = settings_lines(options.launcher, len(machine.gpus))
+    yield Check("profile, data", plan.work)
+    yield Check("settings", ", ".join(settings) or "none that affects results")
     yield judged(
         "thresholds",
-        planned.thresholds,
-        not missing,
-        f"no limit for {first_of(missing)}",
+        f"{plan.thresholds.path.name}: {plan.thresholds.label}",
+        bool(plan.thresholds.lines),
+        "no limits for this machine",
         "measure, and paste the lines that the session prints, or see `hvdperf thresholds propose`",
     )
 

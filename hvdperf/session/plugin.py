@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import signal
@@ -14,7 +13,6 @@ from typing import Any, NoReturn
 
 import pytest
 
-from hvdperf.files import write_record
 from hvdperf.json_records import plain
 from hvdperf.launch import outer
 from hvdperf.launch.slots import Slots
@@ -23,7 +21,7 @@ from hvdperf.plan.comparisons import Comparison, RoundGroup
 from hvdperf.records.archive import Archive
 from hvdperf.records.documents import properties
 from hvdperf.records.outcome import Outcome
-from hvdperf.session import commands, pytest_options
+from hvdperf.session import pytest_options
 from hvdperf.session.ending import UNFIT, ending, exit_status, explanation
 from hvdperf.session.pytest_session import PytestSession, Unfit
 from hvdperf.verdict import Verdict, counted, worst
@@ -268,8 +266,6 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
         lines.append(f"arms: {', '.join(arms)}")
         if missing := suite.without_threshold():
             lines.append(f"cases without a threshold: {', '.join(missing)}")
-    if path := os.environ.get(commands.DRY_RUN_FILE):
-        write_record(Path(path), suite.dry_run())
     return lines
 
 

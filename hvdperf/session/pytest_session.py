@@ -33,12 +33,11 @@ from hvdperf.paths import CACHE, shown
 from hvdperf.plan.arms import AGAINST, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.session_plan import plan_session
-from hvdperf.plan.settings import places_of, settings_in
+from hvdperf.plan.settings import settings_lines
 from hvdperf.records.archive import Archive
 from hvdperf.records.fingerprinting import fingerprint
 from hvdperf.records.outcome import Outcome
 from hvdperf.session import pytest_options, results_writer
-from hvdperf.session.commands import DryRun
 from hvdperf.session.control import Control, Trial, preflight, try_all
 from hvdperf.session.ending import CommandLine, launch_advice, next_steps
 from hvdperf.session.scheduler import Scheduler
@@ -398,21 +397,11 @@ class PytestSession:
         except OSError as error:
             self._progress.say(f"NOT WRITTEN {self._record.path}: {error.strerror}")
 
-    def dry_run(self) -> DryRun:
-        """Return the session as it is planned."""
-        plan = self.session_plan
-        places = places_of(self.options.launcher, len(self.machine.gpus))
-        return DryRun(
-            work=plan.work,
-            thresholds=f"{plan.thresholds.path.name}: {plan.thresholds.label}",
-            settings=tuple(each.told(places) for each in settings_in()),
-            without_threshold=tuple(self.without_threshold()),
-        )
-
     def how_launched_and_set(self) -> list[str]:
         """Return lines on how ranks will be started, and on the settings of the environment."""
         how = how_launched(self.options.launcher, self.session_plan.slots)
-        return [f"ranks: {how}", *(f"setting {told}" for told in self.dry_run().settings)]
+        settings = settings_lines(self.options.launcher, len(self.machine.gpus))
+        return [f"ranks: {how}", *(f"setting {line}" for line in settings)]
 
     def lines(self) -> list[str]:
         """Return the end of the summary: what is not on disk, and where the rest is."""
