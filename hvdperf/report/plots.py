@@ -235,13 +235,12 @@ def stacked(table: Table, y: str, *lengths: str, part: str = "", unit: str = "se
     )
 
 
-def boxes(table: Table, y: str, *, named: str = "", log: bool = False) -> Plot:
+def boxes(table: Table, y: str, named: str) -> Plot:
     """Return a plot of rules and bars from the quantiles of steps, "q01_ms" to "q99_ms", with ticks
     at the medians. y: the column that names rows. named: the column with "yes" for rows to point
-    out. log: whether the axis is logarithmic."""
+    out."""
     names = _values(table.rows, y)
-    scale = {"type": "log", "nice": False, "padding": 8} if log else {"zero": False}
-    middle = field("q50_ms", title="step time in ms", scale=scale)
+    middle = field("q50_ms", title="step time in ms", scale={"zero": False})
     diamond = {"type": "point", "size": 70, "style": "named", "shape": "diamond"}
     return layered(
         *_ranges("x", ("q01_ms", "q99_ms")),
@@ -251,7 +250,7 @@ def boxes(table: Table, y: str, *, named: str = "", log: bool = False) -> Plot:
             x2={"field": "q75_ms"},
         ),
         layer("tick", x=middle),
-        *([layer(diamond, {"filter": f"datum.{named} === 'yes'"}, x=middle)] if named else []),
+        layer(diamond, {"filter": f"datum.{named} === 'yes'"}, x=middle),
         height=rows_high(len(names), 22 if len(names) <= MANY_ROWS else 6),
         encoding={"y": _names(table, y, names), "tooltip": tooltip(table.seen)},
     )

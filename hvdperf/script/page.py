@@ -3,9 +3,10 @@ terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
-from statistics import fmean
+from statistics import fmean, median
 
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Field, Figure, Report, Section, Table, Value, value
@@ -22,7 +23,6 @@ MOST_RANKS = 16
 # Slices of the run in the strip.
 SLICES = 120
 _MS = 1000.0
-_NOTHING = "Nothing was recorded."
 
 
 def report_of(training: Training, name: str) -> Report:
@@ -54,50 +54,38 @@ def report_of(training: Training, name: str) -> Report:
 
 
 def sections(training: Training) -> tuple[Section, ...]:
-    """Return the sections of a training, what matters most first."""
-    missing = {}
-    if any(rank.steps is not None and not rank.steps.are_told_apart for rank in training.ranks):
-        gpu = "The GPU runs asynchronously, so single steps cannot be separated."
-        missing = {"steps": gpu, "run": gpu}
-    of_steps = (*_by_rank(training), *_slow(training))
-    rows: tuple[tuple[str, str, str, Iterable[Figure]], ...] = (
-        (
+    """Return the sections of a training of which anything is known, what matters most first."""
+    found = (
+        Section(
             "terms",
             "A typical step by term",
             "Means of steps that are not slow and that all ranks recorded. Each term starts where "
             "the previous one ends.",
-            _terms(training),
+            tuple(_terms(training)),
         ),
-        (
-            "steps",
-            "Steps",
-            f"All steps after the warm-up (the first {FIRST + 1}). Slow steps take more than "
-            f"{SLOW:g} times the median.",
-            of_steps,
+        Section(
+            "ranks",
+            "Ranks and their steps",
+            f"After the warm-up (the first {FIRST + 1} steps). Slow steps take more than {SLOW:g} "
+            "times the median.",
+            (_ranks(training), *_slow(training)),
         ),
-        ("run", "Over the run", "Recorded steps after the warm-up.", _strip(training)),
-        (
+        Section(
+            "run", "Over the run", "Recorded steps after the warm-up.", tuple(_strip(training))
+        ),
+        Section(
             "start",
             "Start-up",
             "The rank that was the last to start its second step, from the start of its process.",
-            _start(training),
+            tuple(_start(training)),
         ),
-        ("ranks", "Ranks", "After the warm-up.", [_ranks(training)]),
     )
-    return tuple(
-        Section(name, title, intro, tuple(figures), missing.get(name, _NOTHING))
-        for name, title, intro, figures in rows
-    )
+    return tuple(each for each in found if each.figures)
 
 
 def _said(*sentences: str) -> str:
     """Return lines of the terminal as sentences, without the marks of names."""
     return " ".join(f"{each[:1].upper()}{each[1:]}." for each in sentences).replace("`", "")
-
-
-def drawn(training: Training) -> list[Rank]:
-    """Return the ranks that plots show."""
-    return [training.ranks[place] for place in training.few(MOST_RANKS)]
 
 
 def _note(training: Training) -> str:
@@ -117,43 +105,6 @@ def _start(training: Training) -> Iterator[Figure]:
 # Steps -----------------------------------------------------------------------------------------
 
 
-def _known(ranks: Iterable[Rank]) -> list[tuple[Rank, Steps]]:
-    """Return the ranks with steps after the warm-up whose times mean something, one by one."""
-    return [
-        (rank, rank.steps)
-        for rank in ranks
-        if rank.steps is not None and rank.steps.summed and rank.steps.are_told_apart
-    ]
-
-
-_SHARES = (0.01, 0.25, 0.5, 0.75, 0.9, 0.99)
-_OF_A_RANKS_STEPS = (
-    Column("rank", "rank"),
-    *(Column(f"q{100 * share:02.0f}_ms", f"{100 * share:.0f} %", "ms", 2) for share in _SHARES),
-    Column("max_ms", "longest", "ms", 2),
-    Column("steps", "steps"),
-)
-
-
-def _by_rank(training: Training) -> Iterator[Figure]:
-    known = _known(drawn(training))
-    if not known:
-        return
-    rows = []
-    for rank, steps in known:
-        shares = (_MS * steps.percentile(share) for share in _SHARES)
-        rows.append((rank.rank, *shares, _MS * steps.longest, steps.summed))
-    table = Table.filled(_OF_A_RANKS_STEPS, rows)
-    yield Figure(
-        "steps-by-rank",
-        "Step times by rank",
-        f"{_said(*told.steps(training))} A line spans the 1st to the 99th percentile, its bar the "
-        f"25th to the 75th, and its tick is the median.{_note(training)}",
-        table,
-        plots.boxes(table, "rank", log=True),
-    )
-
-
 _OF_A_SLOW_STEP: tuple[Field[SlowStep], ...] = (
     value("number", "step", lambda each: each.number),
     value("at", "after", lambda each: each.at, "s", 2),
@@ -166,28 +117,9 @@ _OF_A_SLOW_STEP: tuple[Field[SlowStep], ...] = (
 
 def _slow(training: Training) -> Iterator[Figure]:
     tail = training.parts.tail if training.parts is not None else None
-    if tail is None:
-        return
-    found = tail.steps
-    rows = Table.of(found, *_OF_A_SLOW_STEP)
-    term = plots.field("term", "nominal", legend=plots.LEGEND)
-    log = {"type": "log", "nice": False, "padding": 12}
-    yield Figure(
-        "slow-steps",
-        f"The {len(found)} slowest steps" if len(found) > 1 else "The slowest step",
-        _said(*told.tail(training)),
-        rows,
-        plots.layered(
-            plots.layer(
-                "point",
-                x=plots.field("at", "quantitative", "seconds since the first step"),
-                y=plots.field("ms", "quantitative", "ms", scale=log),
-                color=term,
-                shape=term,
-                tooltip=plots.tooltip(rows.seen),
-            )
-        ),
-    )
+    if tail is not None:
+        rows = Table.of(tail.steps, *_OF_A_SLOW_STEP)
+        yield Figure("slow-steps", "The slowest steps", _said(*told.tail(training)), rows)
 
 
 _OF_A_SLICE = (
@@ -200,23 +132,22 @@ _OF_A_SLICE = (
 
 
 def _strip(training: Training) -> Iterator[Figure]:
-    known = [(rank, steps) for rank, steps in _known(drawn(training)) if steps.kept]
+    ranks = [training.ranks[place] for place in training.few(MOST_RANKS)]
+    known = [
+        (rank, [*rank.steps.kept.values()])
+        for rank in ranks
+        if rank.steps is not None and rank.steps.kept and rank.steps.are_told_apart
+    ]
     if not known:
         return
-    kept = [[*steps.kept.values()] for _, steps in known]
     # Each rank's own clock, from its first step after the warm-up on.
-    length = max(own[-1].end - own[0].before for own in kept)
-    count = min(SLICES, *map(len, kept))
+    length = max(own[-1].end - own[0].before for _, own in known)
+    count = min(SLICES, *(len(own) for _, own in known))
     edges = [length * place / count for place in range(count + 1)]
-    rows = (
-        (rank.rank, *row)
-        for (rank, _), own in zip(known, kept, strict=True)
-        for row in _slices(own, edges)
-    )
-    usual = _MS * known[0][1].percentile(0.5)
-    longest = max(_MS * row.period for own in kept for row in own)
+    rows = [(rank.rank, *row) for rank, own in known for row in _slices(own, edges)]
     # A run without slow steps has one colour.
-    domain = [usual, max(longest, 2 * SLOW * usual)]
+    usual = _MS * median(row.period for row in known[0][1])
+    domain = [usual, max(*(row[3] for row in rows), 2 * SLOW * usual)]
     scale = {"type": "log", "domain": domain, "clamp": True, "nice": False}
     legend = {"title": "longest step in ms", "orient": "top", "gradientThickness": 8}
     colour = plots.field("longest_ms", scale=scale, legend=legend)
@@ -276,27 +207,45 @@ def _terms(training: Training) -> Iterator[Figure]:
     )
 
 
+def _of_steps(
+    key: str, title: str, get: Callable[[Steps], float | None], unit: str, digits: int
+) -> Field[Rank]:
+    """Return a column of what is known of a rank's steps."""
+    return value(key, title, lambda rank: get(rank.steps) if rank.steps else None, unit, digits)
+
+
+def _ms(key: str, title: str, get: Callable[[Steps], float]) -> Field[Rank]:
+    """Return a column of single steps' times."""
+
+    def ms(steps: Steps) -> float | None:
+        return _MS * get(steps) if steps.summed and steps.are_told_apart else None
+
+    return _of_steps(key, title, ms, "ms", 2)
+
+
+_OF_A_RANK: tuple[Field[Rank], ...] = (
+    value("rank", "rank", lambda rank: rank.rank),
+    value("host", "host", lambda rank: rank.host),
+    value("steps", "steps", lambda rank: rank.count),
+    *(
+        _ms(f"p{100 * share:.0f}_ms", name, partial(Steps.percentile, share=share))
+        for name, share in told.PERCENTILES.items()
+    ),
+    _ms("max_ms", "longest", lambda steps: steps.longest),
+    _of_steps("samples", "throughput", lambda steps: steps.samples_per_second, "samples/s", 1),
+    value("cores", "cores", lambda rank: rank.cpu.cores if rank.cpu else None, digits=2),
+    value(
+        "delayed",
+        "waited for a core",
+        lambda rank: 100 * rank.cpu.delayed if rank.cpu else None,
+        "% of the time",
+        1,
+    ),
+    value("gigabytes", "memory at its peak", lambda rank: rank.peak_memory / 1e9, "GB", 2),
+)
+
+
 def _ranks(training: Training) -> Figure:
-    fields: tuple[Field[Rank], ...] = (
-        value("rank", "rank", lambda rank: rank.rank),
-        value("host", "host", lambda rank: rank.host),
-        value("steps", "steps", lambda rank: rank.count),
-        value(
-            "samples",
-            "throughput",
-            lambda rank: rank.steps.samples_per_second if rank.steps else None,
-            "samples/s",
-            1,
-        ),
-        value("cores", "cores", lambda rank: rank.cpu.cores if rank.cpu else None, digits=2),
-        value(
-            "delayed",
-            "waited for a core",
-            lambda rank: 100 * rank.cpu.delayed if rank.cpu else None,
-            "% of the time",
-            1,
-        ),
-        value("gigabytes", "memory at its peak", lambda rank: rank.peak_memory / 1e9, "GB", 2),
-    )
-    says = _said(*told.resources(training))
-    return Figure("ranks", "Cores and memory of ranks", says, Table.of(training.ranks, *fields))
+    says = _said(*told.steps(training), *told.resources(training))
+    rows = Table.of(training.ranks, *_OF_A_RANK)
+    return Figure("ranks", "Step times, cores and memory by rank", says, rows)
