@@ -15,7 +15,13 @@ from dataclasses import replace
 from statistics import fmean, median
 
 from hvdperf.explain import steps, training_runs
-from hvdperf.explain.speedup import FIXED, parts_of, steps_of_each, training
+from hvdperf.explain.speedup import (
+    FIXED,
+    parts_of,
+    steps_of_each,
+    steps_of_run,
+    training_seconds,
+)
 from hvdperf.explain.steps import NAMED_BY_CHANCE, Group, Growth, Rows
 from hvdperf.plan.arms import START, BlockKind, Side, Term
 from hvdperf.plan.comparisons import Comparison
@@ -185,13 +191,13 @@ def attribute_training(
     to the terms of its steps, by the blocks after the run, and to its fixed cost. share: of the
     ideal time of the training. pairs: as in attribute_sides."""
     ours, theirs = comparison.sides
-    times = [(training(a), training(b)) for a, b in pairs]
-    length = times[0][1].steps
+    length = steps_of_run(pairs[0][1])
     parts = parts_of(comparison)
     taken = steps_of_each(length, parts)
-    ideal = [reference.seconds(length) / parts for _, reference in times]
+    ideal = [training_seconds(reference, length) / parts for _, reference in pairs]
     longer = median(
-        own.seconds(taken) / usual - 1.0 for (own, _), usual in zip(times, ideal, strict=True)
+        training_seconds(own, taken) / usual - 1.0
+        for (own, _), usual in zip(pairs, ideal, strict=True)
     )
     rounds = _growth(ours, theirs, pairs)
     of_training = taken * median(each.usual_step for each in rounds) / median(ideal)

@@ -23,14 +23,13 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean, median, median_low
-from typing import NamedTuple
 
 from hvdperf.explain.steps import usual_seconds, usual_sum
 from hvdperf.explain.time_breakdown import TimeBreakdown, time_breakdown
 from hvdperf.plan.arms import OF_STEPS, TERMS, BlockKind, Term
 from hvdperf.plan.comparisons import Comparison, Scaling
 from hvdperf.records.outcome import FixedCost, ScalingBreakdown, Spent, Straggler
-from hvdperf.records.rounds import Launch, Round, RunReport
+from hvdperf.records.rounds import Launch, Round
 from hvdperf.stats import Interval, hodges_lehmann
 from hvdperf.verdict import ALPHA, as_ratio
 
@@ -39,54 +38,37 @@ FIXED = ("trace", "first step", "broadcast")
 TOO_SHORT = "the run is too short"
 
 
-class Training(NamedTuple):
-    """The reports of one launch's ranks. startup_seconds: the seconds of each phase of the start,
-    by rank. run: a run with timestamps, by rank."""
-
-    startup_seconds: Sequence[Mapping[str, float]]
-    run: Sequence[RunReport]
-
-    @property
-    def steps(self) -> int:
-        return self.run[0].steps
-
-    @property
-    def fixed_seconds(self) -> float:
-        """Seconds from the beginning of the trace until steps can be taken, on the slowest rank."""
-        return max(sum(rank[phase] for phase in FIXED) for rank in self.startup_seconds)
-
-    def seconds_of_steps(self, steps: int) -> float:
-        """Return the seconds of the run until the slowest rank had done `steps` steps."""
-        return max(rank.timestamps[steps - 1][-1] for rank in self.run)
-
-    def seconds_beyond(self, steps: int) -> float:
-        """Return the seconds of the run's steps after the first `steps` steps."""
-        return self.seconds_of_steps(self.steps) - self.seconds_of_steps(steps)
-
-    def seconds(self, steps: int) -> float:
-        """Return the seconds of a training of `steps` steps, without the start of the processes."""
-        return self.fixed_seconds + self.seconds_of_steps(steps)
-
-    @property
-    def samples_per_second(self) -> float:
-        """Samples per second of an average replica, over all steps of the run."""
-        return self._samples_of_each / self.seconds_of_steps(self.steps)
-
-    @property
-    def usual_samples_per_second(self) -> float:
-        """The same without the extra time of long steps."""
-        ends = [[0.0, *(step[-1] for step in rank.timestamps)] for rank in self.run]
-        usual = (usual_sum([b - a for a, b in pairwise(own)]) for own in ends)
-        return self._samples_of_each / max(usual)
-
-    @property
-    def _samples_of_each(self) -> float:
-        return fmean(rank.samples for rank in self.run)
+def steps_of_run(launch: Launch) -> int:
+    return launch.run[0].steps
 
 
-def training(launch: Launch) -> Training:
-    """Return the part of a launch with timestamps from which a speedup by time is computed."""
-    return Training(launch.startup_seconds, launch.run)
+def fixed_seconds(launch: Launch) -> float:
+    """Return the seconds from the beginning of the trace until steps can be taken, on the slowest
+    rank."""
+    return max(sum(rank[phase] for phase in FIXED) for rank in launch.startup_seconds)
+
+
+def run_seconds(launch: Launch, steps: int = 0) -> float:
+    """Return the seconds of a run with timestamps until the slowest rank had done `steps` steps; 0
+    for all steps."""
+    return max(rank.timestamps[steps - 1][-1] for rank in launch.run)
+
+
+def training_seconds(launch: Launch, steps: int) -> float:
+    """Return the seconds of a training of `steps` steps, without the start of the processes."""
+    return fixed_seconds(launch) + run_seconds(launch, steps)
+
+
+def replica_speed(launch: Launch) -> float:
+    """Return the samples per second of an average replica, over all steps of the run."""
+    return fmean(rank.samples for rank in launch.run) / run_seconds(launch)
+
+
+def _usual_speed(launch: Launch) -> float:
+    """Return the same without the extra time of long steps."""
+    ends = [[0.0, *(step[-1] for step in rank.timestamps)] for rank in launch.run]
+    seconds = max(usual_sum([b - a for a, b in pairwise(own)]) for own in ends)
+    return replica_speed(launch) * run_seconds(launch) / seconds
 
 
 def divides_steps(comparison: Comparison) -> bool:
@@ -99,14 +81,14 @@ def parts_of(comparison: Comparison) -> int:
     return comparison.world_size if divides_steps(comparison) else 1
 
 
-def fixed_cost(training: Training) -> FixedCost:
+def fixed_cost(launch: Launch) -> FixedCost:
     """Return the cost from two lengths of a run: half of it and all of it. Raises ValueError for
     fewer than two steps."""
-    whole = training.steps
+    whole = steps_of_run(launch)
     half = whole // 2
     if half < 1:
         raise ValueError(f"a run of {whole} steps has no two lengths")
-    longer, shorter = training.seconds(whole), training.seconds(half)
+    longer, shorter = training_seconds(launch, whole), training_seconds(launch, half)
     slope = (longer - shorter) / (whole - half)
     return FixedCost(longer - slope * whole, slope)
 
@@ -116,32 +98,37 @@ def steps_of_each(steps: int, parts: int) -> int:
     return max(1, math.ceil(steps / parts))
 
 
-def observation(comparison: Comparison, candidate: Training, reference: Training) -> float:
+def observation(comparison: Comparison, candidate: Launch, reference: Launch) -> float:
     """Return ln of the efficiency by wall time: of weak scaling time_1 / time_n for as many steps,
     of strong scaling time_1 / (n time_n) for steps that are divided."""
     return math.log(training_speedup(comparison, candidate, reference) / comparison.world_size)
 
 
-def training_speedup(comparison: Comparison, candidate: Training, reference: Training) -> float:
+def training_speedup(comparison: Comparison, candidate: Launch, reference: Launch) -> float:
     """Return the speedup by wall time. Undivided, n replicas do n times the work."""
-    parts, steps = parts_of(comparison), reference.steps
-    ours, theirs = candidate.seconds(steps_of_each(steps, parts)), reference.seconds(steps)
-    return comparison.world_size // parts * theirs / ours
+    parts, steps = parts_of(comparison), steps_of_run(reference)
+    ours = training_seconds(candidate, steps_of_each(steps, parts))
+    return comparison.world_size // parts * training_seconds(reference, steps) / ours
 
 
-def steady_state_speedup(world_size: int, candidate: Training, reference: Training) -> float:
+def steady_state_speedup(world_size: int, candidate: Launch, reference: Launch) -> float:
     """Return the speedup by samples per second; it is the same for both ways of scaling."""
-    return world_size * candidate.samples_per_second / reference.samples_per_second
+    return world_size * replica_speed(candidate) / replica_speed(reference)
 
 
 def end_to_end_speedup(
-    comparison: Comparison, candidate: Training, reference: Training, walls: tuple[float, float]
+    comparison: Comparison, candidate: Launch, reference: Launch, walls: tuple[float, float]
 ) -> float:
     """Return the speedup by the time from launch to end. walls: the seconds of both sides."""
     parts, (ours, theirs) = parts_of(comparison), walls
     if parts > 1:
-        ours -= candidate.seconds_beyond(steps_of_each(reference.steps, parts))
+        ours -= _seconds_beyond(candidate, steps_of_each(steps_of_run(reference), parts))
     return comparison.world_size // parts * theirs / ours
+
+
+def _seconds_beyond(launch: Launch, steps: int) -> float:
+    """Return the seconds of the run's steps after the first `steps` steps."""
+    return run_seconds(launch) - run_seconds(launch, steps)
 
 
 def shortest_work(
@@ -159,22 +146,26 @@ def shortest_work(
     return max(0.0, (world_size * a_candidate * efficiency - a_reference) / (1 - efficiency))
 
 
-def refusal(efficiency: float, candidate: Training, reference: Training, world_size: int) -> str:
+def refusal(efficiency: float, candidate: Launch, reference: Launch, world_size: int) -> str:
     """Return why the run is too short to show that efficiency by time under strong scaling, with
     the length that it would need; return "" if it is long enough."""
-    ours, theirs = fixed_cost(candidate), fixed_cost(reference)
-    work = theirs.b_seconds * reference.steps
+    ours, theirs, steps_taken = (
+        fixed_cost(candidate),
+        fixed_cost(reference),
+        steps_of_run(reference),
+    )
+    work = theirs.b_seconds * steps_taken
     needed = shortest_work(theirs.a_seconds, ours.a_seconds, world_size, efficiency)
     if work >= needed:
         return ""
     if math.isinf(needed):
         return f"{TOO_SHORT}: no run is long enough for an efficiency by time of 1"
     steps = math.ceil(needed / theirs.b_seconds)
-    seconds = candidate.seconds(steps_of_each(reference.steps, world_size))
+    seconds = training_seconds(candidate, steps_of_each(steps_taken, world_size))
     return (
         f"{TOO_SHORT}: {ours.a_seconds:.1f} s of its {seconds:.1f} s are fixed cost, so even "
         f"perfect scaling would stay below {efficiency:.3g}; measure {steps} steps "
-        f"({needed:.0f} s on one replica) instead of {reference.steps}"
+        f"({needed:.0f} s on one replica) instead of {steps_taken}"
     )
 
 
@@ -204,29 +195,28 @@ def scaling_breakdown(comparison: Comparison, rounds: Sequence[Round]) -> Scalin
         (each.of(comparison.candidate.arm), each.of(comparison.reference.arm)) for each in rounds
     ]
     breakdowns = [(time_breakdown(own), time_breakdown(other)) for own, other in pairs]
-    trainings = [(training(own), training(other)) for own, other in pairs]
     factors = [_factors(*pair) for pair in pairs]
-    steps = trainings[0][1].steps
+    steps = steps_of_run(pairs[0][1])
     taken = steps_of_each(steps, parts_of(comparison))
     return ScalingBreakdown(
         world_size=n,
-        steady_state=_interval([steady_state_speedup(n, *both) for both in trainings]),
-        training=_interval([training_speedup(comparison, *both) for both in trainings]),
+        steady_state=_interval([steady_state_speedup(n, *both) for both in pairs]),
+        training=_interval([training_speedup(comparison, *both) for both in pairs]),
         end_to_end=_interval(
             [
                 end_to_end_speedup(comparison, *both, (ours.wall_seconds, theirs.wall_seconds))
-                for both, (ours, theirs) in zip(trainings, breakdowns, strict=True)
+                for both, (ours, theirs) in zip(pairs, breakdowns, strict=True)
             ]
         ),
         computation=_interval([computation for computation, _, _ in factors]),
         communication=_interval([communication for _, communication, _ in factors]),
         load_balance=_interval([load_balance for _, _, load_balance in factors]),
         product=_interval([math.prod(of_round) for of_round in factors]),
-        efficiency=_interval(
-            [a.usual_samples_per_second / b.usual_samples_per_second for a, b in trainings]
+        efficiency=_interval([_usual_speed(own) / _usual_speed(other) for own, other in pairs]),
+        candidate=_spent([own for own, _ in pairs], [ours for ours, _ in breakdowns], taken),
+        reference=_spent(
+            [other for _, other in pairs], [theirs for _, theirs in breakdowns], steps
         ),
-        candidate=_spent([ours for ours, _ in trainings], [ours for ours, _ in breakdowns], taken),
-        reference=_spent([t for _, t in trainings], [theirs for _, theirs in breakdowns], steps),
         late=_late([ours.late for ours, _ in breakdowns]),
     )
 
@@ -261,9 +251,9 @@ def _usual_steps(launch: Launch, kind: BlockKind) -> list[float]:
     ]
 
 
-def _spent(trainings: Sequence[Training], breakdowns: Sequence[TimeBreakdown], steps: int) -> Spent:
+def _spent(launches: Sequence[Launch], breakdowns: Sequence[TimeBreakdown], steps: int) -> Spent:
     """Return the time spent by a training of `steps` steps, which may be fewer than the run had."""
-    costs = [fixed_cost(trained) for trained in trainings]
+    costs = [fixed_cost(launch) for launch in launches]
     terms = physical(
         {term: fmean(breakdown.terms[term] for breakdown in breakdowns) for term in TERMS}
     )
@@ -273,12 +263,12 @@ def _spent(trainings: Sequence[Training], breakdowns: Sequence[TimeBreakdown], s
         terms[Term.COMPUTE] += terms[Term.EXCHANGE]
         terms[Term.EXCHANGE] = 0.0
         below.pop(Term.EXCHANGE, None)
-    left_out = fmean(trained.seconds_beyond(steps) for trained in trainings)
+    left_out = fmean(_seconds_beyond(launch, steps) for launch in launches)
     return Spent(
         steps=steps,
-        steps_of_run=trainings[0].steps,
+        steps_of_run=steps_of_run(launches[0]),
         wall_seconds=fmean(breakdown.wall_seconds for breakdown in breakdowns) - left_out,
-        training_seconds=fmean(trained.seconds(steps) for trained in trainings),
+        training_seconds=fmean(training_seconds(launch, steps) for launch in launches),
         terms=terms,
         residual=max((breakdown.residual for breakdown in breakdowns), key=abs),
         fixed=FixedCost(

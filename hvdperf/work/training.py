@@ -12,7 +12,7 @@ from statistics import median
 
 from hvdperf.explain import attribution, speedup, training_runs
 from hvdperf.explain.collectives import ALPHA_FASTER, FASTER_BY_NOISE
-from hvdperf.explain.speedup import BY_ABLATION, divides_steps, scaling_breakdown, training
+from hvdperf.explain.speedup import BY_ABLATION, divides_steps, scaling_breakdown
 from hvdperf.explain.time_breakdown import CLOSES_WITHIN, time_breakdown
 from hvdperf.launch.arm_launcher import PATIENCE
 from hvdperf.launch.live_launch import LiveLaunch
@@ -211,7 +211,7 @@ class WallTime(Training):
     @classmethod
     def observe(cls, comparison: Comparison, measured: Round) -> list[float]:
         """Return ln of the efficiency by wall time (explain/speedup.py)."""
-        ours, theirs = (training(measured.of(side.arm)) for side in comparison.sides)
+        ours, theirs = (measured.of(side.arm) for side in comparison.sides)
         return [speedup.observation(comparison, ours, theirs)]
 
     @classmethod
@@ -234,8 +234,8 @@ class WallTime(Training):
         reasons = [
             speedup.refusal(
                 rule.pass_from,
-                training(measured.of(comparison.candidate.arm)),
-                training(measured.of(comparison.reference.arm)),
+                measured.of(comparison.candidate.arm),
+                measured.of(comparison.reference.arm),
                 comparison.world_size,
             )
             for measured in rounds

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from hvdperf.explain.speedup import (
-    Training,
     end_to_end_speedup,
     fixed_cost,
     physical,
@@ -18,11 +17,11 @@ from hvdperf.explain.speedup import (
     shortest_work,
     steady_state_speedup,
     steps_of_each,
-    training,
     training_speedup,
 )
 from hvdperf.plan.arms import BlockKind, Term
 from hvdperf.plan.questions import wall_time
+from hvdperf.records.rounds import Launch, Run
 from hvdperf.stats import Interval
 from tests.support.rounds import (
     HOROVOD_1,
@@ -47,21 +46,18 @@ STEP_S = BETWEEN + INPUT + COMPUTE + APPLY
 
 
 def test_steps_that_are_slow_at_first_are_a_fixed_cost():
-    cost = fixed_cost(training(with_timestamps(HOROVOD_1, steps=100, slow_first=0.7)))
+    cost = fixed_cost(with_timestamps(HOROVOD_1, steps=100, slow_first=0.7))
     assert cost.a_seconds == pytest.approx(FIXED_S + 0.7)
     assert cost.b_seconds == pytest.approx(STEP_S)
 
 
 def test_one_step_has_no_two_lengths():
     with pytest.raises(ValueError, match="a run of 1 steps has no two lengths"):
-        fixed_cost(training(with_timestamps(HOROVOD_1, steps=1)))
+        fixed_cost(with_timestamps(HOROVOD_1, steps=1))
 
 
 def test_speed_says_nothing_of_the_fixed_cost_and_time_does():
-    ours, theirs = (
-        training(with_timestamps(HOROVOD_2, steps=100)),
-        training(with_timestamps(HOROVOD_1, steps=100)),
-    )
+    ours, theirs = (with_timestamps(arm, steps=100) for arm in (HOROVOD_2, HOROVOD_1))
     assert steady_state_speedup(2, ours, theirs) == pytest.approx(2.0)
     assert training_speedup(WEAK, ours, theirs) == pytest.approx(2.0)
     work = 100 * STEP_S
@@ -83,17 +79,18 @@ def test_the_observation_is_the_efficiency_by_time(replicas, taken):
 
 def test_of_the_whole_run_the_steps_that_a_part_lacks_are_left_out():
     weak, strong = wall_time(WORKLOAD, 3)
-    ours, theirs = (training(with_timestamps(replace(HOROVOD_2, world_size=n))) for n in (3, 1))
+    ours, theirs = (with_timestamps(replace(HOROVOD_2, world_size=n)) for n in (3, 1))
     wall = (8.0, 7.0)
     assert end_to_end_speedup(weak, ours, theirs, wall) == pytest.approx(3 * 7 / 8)
     assert end_to_end_speedup(strong, ours, theirs, wall) == pytest.approx(7 / (8 - 26 * STEP_S))
 
 
-def of_steps(steps: int, fixed: float, step: float) -> Training:
+def of_steps(steps: int, fixed: float, step: float) -> Launch:
     """Of one rank, whose every step takes the same time."""
     start = {"import": 9.0, "trace": fixed, "first step": 0.0, "broadcast": 0.0}
     timestamps = [[k * step, k * step, (k + 1) * step] for k in range(steps)]
-    return Training([start], [replace(run_report(steps), timestamps=timestamps)])
+    reports = [replace(run_report(steps), timestamps=timestamps)]
+    return Launch(HOROVOD_1, 0, startup_seconds=[start], work=Run(reports))
 
 
 @pytest.mark.parametrize("steps", [2, 3, 7, 100])
@@ -124,13 +121,13 @@ def test_below_the_shortest_work_perfect_scaling_misses_the_efficiency():
 
 
 def test_a_run_that_is_too_short_is_refused_with_the_length_it_needs():
-    ours, theirs = (training(with_timestamps(arm, steps=40)) for arm in (HOROVOD_2, HOROVOD_1))
+    ours, theirs = (with_timestamps(arm, steps=40) for arm in (HOROVOD_2, HOROVOD_1))
     needed = math.ceil(shortest_work(FIXED_S, FIXED_S, 2, 0.8) / STEP_S)
     said = refusal(0.8, ours, theirs, world_size=2)
     assert said.startswith("the run is too short: 3.5 s of its 3.9 s are fixed cost, so even")
     assert f"measure {needed} steps" in said
     assert said.endswith("instead of 40")
-    long = [training(with_timestamps(arm, steps=needed)) for arm in (HOROVOD_2, HOROVOD_1)]
+    long = [with_timestamps(arm, steps=needed) for arm in (HOROVOD_2, HOROVOD_1)]
     assert refusal(0.8, long[0], long[1], world_size=2) == ""
     assert "the run is too short: no run is long enough" in refusal(1.0, ours, theirs, world_size=2)
 
