@@ -13,9 +13,8 @@ from hvdperf.explain.time_breakdown import standing_out
 from hvdperf.plan.arms import Term
 from hvdperf.plan.settings import Touches, settings_in
 from hvdperf.script.checks import Problem
-from hvdperf.script.pauses import Stop
 from hvdperf.script.recorded import Rank
-from hvdperf.script.terms import OUTSIDE, OWN, Gpu, Parts, Tail
+from hvdperf.script.terms import OUTSIDE, OWN, Gpu, Parts, Stop, Tail
 
 # A term that takes a smaller share of the time is not worth a change.
 LEAST_SHARE = 0.10

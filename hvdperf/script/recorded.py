@@ -19,6 +19,9 @@ RECORDS = "rank-*.json"
 Row = recorder.Row
 # Functions that ran for at least so much of the longest time are called in turn.
 _ALIKE = 0.8
+# Of a stopped process: CPU time, and how often a second a thread may have begun to wait. Both come
+# from before and after the stop, within a beat or two.
+_IDLE, _FEW, _BEATS = 0.1, 20.0, 2.0
 
 
 @dataclass(frozen=True)
@@ -30,10 +33,10 @@ class Slow:
 
 
 class Pause(NamedTuple):
-    """Seconds in which nothing of a process ran that only had to wake up. begin, end: since the
-    epoch. cpu: CPU seconds of the process meanwhile. delayed: seconds for which what had to wake up
-    had no core. switches: how often a thread began to wait. usual: the same, a second, shortly
-    before."""
+    """Seconds in which a thread did not run that only sleeps, for 50 ms each time: the process did
+    not run, or its main thread held Python's interpreter. begin, end: since the epoch. cpu: CPU
+    seconds of the process meanwhile. delayed: seconds for which what had to wake up had no core.
+    switches: how often a thread began to wait. usual: the same, a second, shortly before."""
 
     begin: float
     end: float
@@ -45,6 +48,20 @@ class Pause(NamedTuple):
     @property
     def seconds(self) -> float:
         return self.end - self.begin
+
+    @property
+    def is_starved(self) -> bool:
+        """Return whether what had to wake up could run, and had no core for most of the time."""
+        return self.delayed > self.seconds / 2
+
+    @property
+    def is_stopped(self) -> bool:
+        """Return whether the process was stopped (SIGSTOP, a frozen container, a suspended
+        machine): next to nothing else of it ran. Horovod's own thread alone begins to wait a
+        thousand times a second."""
+        most = self.usual * _BEATS * recorder.BEAT_S + _FEW * self.seconds
+        least = _BEATS * recorder.BEAT_S * (1 + self.cpu / max(self.seconds, 1.0))
+        return self.switches < most and self.cpu < _IDLE * self.seconds + least
 
 
 class Cpu(NamedTuple):
@@ -233,6 +250,18 @@ class Rank:
                 alike = [each for each in found if each.ended - each.begun >= _ALIKE * longest]
                 return max(alike, key=lambda each: each.count)
         return None
+
+    @cached_property
+    def stops(self) -> Sequence[Pause]:
+        """Return when it was stopped or starved in its steps after the warm-up; other pauses are
+        the script's own work."""
+        steps = self.steps
+        if steps is None:
+            return []
+        rows = (row.end for row in steps.rows if row.number >= recorder.FIRST)
+        first = next(rows, steps.ended)
+        within = (each for each in self.pauses if first < each.end and each.begin < steps.ended)
+        return [each for each in within if each.is_starved or each.is_stopped]
 
     @property
     def count(self) -> int:

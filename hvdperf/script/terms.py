@@ -33,7 +33,6 @@ from statistics import correlation, fmean, median
 
 from hvdperf.explain.time_breakdown import standing_out, straggler
 from hvdperf.plan.arms import Term
-from hvdperf.script.pauses import Stop, paused_steps, stop_of
 from hvdperf.script.recorded import Rank, Row, Steps
 from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST, OF_LOOP
 
@@ -140,6 +139,19 @@ class Tail:
     term: Term
     longest: float
     steps: Sequence[SlowStep]
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The pauses of the rank that did not run for longest. rank: None if others were stopped for at
+    least half as long. count: number of pauses. seconds: of all of them. share: of its time.
+    is_starved: whether it had no core; else it was stopped."""
+
+    rank: int | None
+    count: int
+    seconds: float
+    share: float
+    is_starved: bool
 
 
 @dataclass(frozen=True)
@@ -263,6 +275,30 @@ def parts_of(ranks: Sequence[Rank]) -> Parts | None:
         _others(ranks),
         trained[0].name == OF_LOOP,
     )
+
+
+def paused_steps(ranks: Sequence[Rank]) -> Set[int]:
+    """Return the numbers of steps in which a rank did not run for a while."""
+    return {
+        row.number
+        for rank in ranks
+        for stop in rank.stops
+        for row in (rank.steps.kept.values() if rank.steps is not None else ())
+        if row.before < stop.end and stop.begin < row.end
+    }
+
+
+def stop_of(ranks: Sequence[Rank]) -> Stop | None:
+    """Return the longest stop of a rank; None if all ran all the time."""
+    stopped = {rank.rank: sum(each.seconds for each in rank.stops) for rank in ranks}
+    worst = max(ranks, key=lambda rank: stopped[rank.rank], default=None)
+    if worst is None or worst.steps is None or not (worst.steps.sums and stopped[worst.rank]):
+        return None
+    seconds = stopped[worst.rank]
+    starved = sum(each.seconds for each in worst.stops if each.is_starved)
+    share = min(seconds / worst.steps.sums, 1.0)
+    alone = standing_out(stopped) if len(ranks) > 1 else worst.rank
+    return Stop(alone, len(worst.stops), seconds, share, 2 * starved > seconds)
 
 
 def _is_starved(last: Mapping[int, Mapping[Term, float]]) -> bool:

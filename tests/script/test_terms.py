@@ -15,9 +15,8 @@ from hvdperf.plan.arms import Term
 from hvdperf.script.checks import problems
 from hvdperf.script.launch import Command, Figure, Run
 from hvdperf.script.limits import Limit, faults_of, groups_of, limit_of
-from hvdperf.script.pauses import paused_steps, stop_of
 from hvdperf.script.recorded import Cores, Cpu, Pause, Rank, Row, Slow, Steps
-from hvdperf.script.terms import TERMS, Parts, parts_of
+from hvdperf.script.terms import TERMS, Parts, parts_of, paused_steps, stop_of
 from hvdperf.script.training import lines, training_of
 from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST, OF_LOOP
 
