@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import median
 
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Field, Figure, Report, Section, Table, Value, value
 from hvdperf.report.words import plural
 from hvdperf.script import training as told
 from hvdperf.script.recorded import Rank, Row, Steps
-from hvdperf.script.terms import SLOW, OfRank, SlowStep
+from hvdperf.script.terms import SLOW, SlowStep
 from hvdperf.script.training import Training
 from hvdperf.verdict import Verdict
 from hvdperf.worker.script.tap._hvdperf_recorder import FIRST
@@ -28,7 +28,6 @@ _MS = 1000.0
 def report_of(training: Training, name: str) -> Report:
     """Return the report of a run. name: of the run."""
     wrong, limit = training.wrong, training.limit
-    steps, samples = training.longest.steps, training.samples_per_second
     exchanged = _said(*told.exchanged(training))
     lead = [f"{_said(each.what)} Try first: {each.mend}." for each in wrong]
     # A check that fails is what limits, too.
@@ -41,8 +40,6 @@ def report_of(training: Training, name: str) -> Report:
         counts={},
         facts={
             **told.facts(training),
-            **({"steps": f"{steps.count} of {steps.name}"} if steps is not None else {}),
-            **({"speed": f"{samples:.1f} samples/s of all ranks"} if samples else {}),
             **({"allreduce": exchanged} if exchanged else {}),
             "command": training.command,
         },
@@ -187,16 +184,11 @@ def _terms(training: Training) -> Iterator[Figure]:
         Column("all", "all", "ms", 2),
     )
 
-    def row(name: str, of: Sequence[OfRank]) -> tuple[Value, ...]:
-        terms = (fmean(each.terms.get(term, 0.0) for each in of) for term in parts.shown)
-        rest = (fmean(each.residual for each in of), fmean(each.period for each in of))
-        return name, *(_MS * seconds for seconds in (*terms, *rest))
-
-    places = training.few(MOST_RANKS)
-    rows = [row(f"rank {parts.by_rank[at].rank}", [parts.by_rank[at]]) for at in places]
-    others = [each for at, each in enumerate(parts.by_rank) if at not in set(places)]
-    if others:
-        rows.append(row(f"mean of {len(others)} others", others))
+    rows: list[tuple[Value, ...]] = []
+    for each in (parts.by_rank[place] for place in training.few(MOST_RANKS)):
+        terms = (each.terms.get(term, 0.0) for term in parts.shown)
+        seconds = (*terms, each.residual, each.period)
+        rows.append((f"rank {each.rank}", *(_MS * part for part in seconds)))
     table = Table.filled(columns, rows)
     yield Figure(
         "terms",
