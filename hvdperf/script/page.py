@@ -70,12 +70,6 @@ def sections(training: Training) -> tuple[Section, ...]:
         Section(
             "run", "Over the run", "Recorded steps after the warm-up.", tuple(_strip(training))
         ),
-        Section(
-            "start",
-            "Start-up",
-            "The rank that was the last to start its second step, from the start of its process.",
-            tuple(_start(training)),
-        ),
     )
     return tuple(each for each in found if each.figures)
 
@@ -90,13 +84,6 @@ def _note(training: Training) -> str:
     if len(training.ranks) <= MOST_RANKS:
         return ""
     return f" Of {len(training.ranks)} ranks the {MOST_RANKS} fastest and slowest are shown."
-
-
-def _start(training: Training) -> Iterator[Figure]:
-    if training.start is not None:
-        columns = (Column("phase", "phase"), Column("seconds", "time", "s", 2))
-        rows = Table.filled(columns, training.start.phases.items())
-        yield Figure("start-up", "Start-up by phase", _said(*told.start(training)), rows)
 
 
 # Steps -----------------------------------------------------------------------------------------
@@ -238,6 +225,6 @@ _OF_A_RANK: tuple[Field[Rank], ...] = (
 
 
 def _ranks(training: Training) -> Figure:
-    says = _said(*told.steps(training), *told.resources(training))
+    says = _said(*told.steps(training), *told.start(training), *told.resources(training))
     rows = Table.of(training.ranks, *_OF_A_RANK)
     return Figure("ranks", "Step times, cores and memory by rank", says, rows)

@@ -50,7 +50,7 @@ def rows(training: Training, name: str) -> tuple[Row, ...]:
 
 def test_every_figure_is_there_and_refers_to_its_own_columns() -> None:
     found = figures(USUAL)
-    names = ["terms", "ranks", "slow-steps", "strip", "start-up"]
+    names = ["terms", "ranks", "slow-steps", "strip"]
     assert list(found) == names
     for figure in found.values():
         keys = {column.key for column in figure.table.columns}
