@@ -134,16 +134,14 @@ def test_blocks_that_tell_no_waits_for_batches_divide_a_step_all_the_same() -> N
     assert time_breakdown(launch).terms == pytest.approx(whole.terms)
 
 
-def test_seconds_without_a_term_are_noticed():
-    sound = with_timestamps(HOROVOD_2)
-    wall = time_breakdown(sound).wall_seconds
-    holds = with_timestamps(HOROVOD_2, unexplained=0.9 * CLOSES_WITHIN * wall)
-    assert time_breakdown(holds).closes
-    leaks = with_timestamps(HOROVOD_2, unexplained=1.1 * CLOSES_WITHIN * wall)
-    assert not time_breakdown(leaks).closes
+def test_seconds_without_a_term_are_noticed() -> None:
+    wall = time_breakdown(with_timestamps(HOROVOD_2)).wall_seconds
+    holds, leaks = (
+        with_timestamps(HOROVOD_2, unexplained=share * CLOSES_WITHIN * wall) for share in (0.9, 1.1)
+    )
+    assert problems_of(holds) == []
     (problem,) = problems_of(leaks)
     assert problem.startswith(f"{HOROVOD_2.name}: its time breakdown leaves 0.1")
-    assert problems_of(sound) == problems_of(holds) == []
 
 
 def set_during(timestamps: Timestamps, phases: int, seconds: float, ranks: int = 2) -> Timestamps:
@@ -226,18 +224,14 @@ def test_the_worst_explained_rank_may_be_off_by_a_fiftieth(ranks, residual, clos
 @pytest.mark.parametrize("left", [(0, 0), (40, 0), (40, 39)])
 def test_steps_that_are_not_marked_on_all_ranks_are_no_time_breakdown(left: Sequence[int]) -> None:
     launch = with_timestamps(HOROVOD_2)
+    stamped(launch).blocks = []
+    with pytest.raises(ValueError, match="no turn in which every kind of step was timed"):
+        time_breakdown(launch)
     stamped(launch).run = [
         replace(own, timestamps=own.timestamps[:steps])
         for own, steps in zip(launch.run, left, strict=True)
     ]
     with pytest.raises(ValueError, match="not complete on all ranks"):
-        time_breakdown(launch)
-
-
-def test_steps_that_were_not_taken_apart_are_no_time_breakdown():
-    launch = with_timestamps(HOROVOD_2)
-    stamped(launch).blocks = []
-    with pytest.raises(ValueError, match="no turn in which every kind of step was timed"):
         time_breakdown(launch)
 
 
@@ -277,13 +271,10 @@ def test_phases_out_of_order_are_no_time_breakdown(change: Callable[[Own], Own],
     assert disorder(sound) == ""
     one, other = sound.ranks
     assert_no_breakdown(replace(sound, ranks=[one, change(list(other))]), said)
-
-
-@pytest.mark.parametrize("left", [slice(1, None), slice(None, -1)], ids=["run", "close"])
-def test_a_launch_that_was_not_asked_to_run_or_to_close_is_no_time_breakdown(left: slice) -> None:
-    sound = timestamps_of(1.0, ranks=2)
-    said = "the launch had no order to run and then to close"
-    assert_no_breakdown(replace(sound, asked=sound.asked[left]), said)
+    # A launch that was not asked to run, or to close.
+    for left in (sound.asked[1:], sound.asked[:-1]):
+        never = "the launch had no order to run and then to close"
+        assert_no_breakdown(replace(sound, asked=left), never)
 
 
 def assert_no_breakdown(timestamps: Timestamps, said: str) -> None:
@@ -302,32 +293,21 @@ def waited(steps: int, late: Sequence[float]) -> list[list[float]]:
     return waits(step_timestamps(steps, late), [0.0] * len(late))
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_a_rank_that_is_late_is_named_with_its_lag(ranks):
-    late = [0.0] * ranks
-    late[1] = 0.05
-    named = straggler(waited(100, late), step_seconds=0.07)
-    assert named is not None
-    assert (named.rank, named.share) == (1, 1.0)
-    assert named.lag_seconds == pytest.approx(0.05)
-
-
-def test_the_others_wait_for_it_and_it_for_nobody():
-    found = waited(10, [0.0, 0.03, 0.01])
-    assert [sum(own) for own in found] == pytest.approx([0.3, 0.0, 0.2])
+def test_a_rank_that_is_late_throughout_is_named_with_its_lag() -> None:
+    for late in ([0.0, 0.05], [0.0, 0.05, 0.0, 0.01]):
+        named = straggler(waited(100, late), step_seconds=0.07)
+        assert named is not None
+        assert (named.rank, named.share) == (1, 1.0)
+        assert named.lag_seconds == pytest.approx(0.05)
+    # The others wait for it, and it for nobody.
+    assert [sum(own) for own in waited(10, [0.0, 0.03, 0.01])] == pytest.approx([0.3, 0.0, 0.2])
     assert straggler(waited(10, [0.0]), 0.02) is None, "one rank"
-
-
-def test_a_lag_of_next_to_nothing_has_no_name():
-    found = waited(100, [0.0, 0.001])
-    assert straggler(found, step_seconds=0.1) is None
-    assert straggler(found, step_seconds=0.02) is not None
-
-
-def test_a_rank_that_is_late_now_and_then_is_not_the_typical_one():
-    late = [waited(1, [0.0, 0.05 if step % 5 == 0 else 0.0]) for step in range(100)]
-    rows = [[step[rank][0] for step in late] for rank in (0, 1)]
-    assert straggler(rows, step_seconds=0.02) is None
+    little = waited(100, [0.0, 0.001])
+    assert straggler(little, step_seconds=0.1) is None
+    assert straggler(little, step_seconds=0.02) is not None
+    steps = [waited(1, [0.0, 0.05 if step % 5 == 0 else 0.0]) for step in range(100)]
+    rarely = [[step[rank][0] for step in steps] for rank in (0, 1)]
+    assert straggler(rarely, step_seconds=0.02) is None
 
 
 def drifting(seed: int, ar: float, lag: float = 0.0, steps: int = 200, ranks: int = 2):
@@ -378,7 +358,4 @@ def test_chance_is_the_exact_binomial_tail(trials, ranks):
             math.comb(trials, k) * (ranks - 1) ** (trials - k) for k in range(times, trials + 1)
         ]
         assert beyond_chance(times, trials, ranks) == (sum(ways) <= of_all)
-
-
-def test_one_rank_alone_is_last_by_no_chance():
-    assert not beyond_chance(1000, 1000, 1)
+    assert not beyond_chance(trials, trials, 1), "one rank is always the last"
