@@ -98,26 +98,18 @@ class Command:
         found["PYTHONPATH"] = os.pathsep.join(paths)
         return {**found, "HVDPERF_RECORD": str(directory), "HVDPERF_STEPS": f"{steps or 0}"}
 
-    @property
-    def own_words(self) -> list[str]:
-        """Return its words, with the programs of the active environment replaced by those of its
-        interpreter's environment. Raises UserError if one is missing there."""
-        first, here = self.words[0], shutil.which(self.words[0])
-        if self.interpreter is None or here is None:
-            return list(self.words)
-        own, active = self.interpreter.parent, Path(here).parent
-        if active == _ACTIVE and not _is_mpirun(here) and not (own / Path(here).name).exists():
+    def check_programs(self) -> None:
+        """Raise UserError if the program that it starts is missing in its interpreter's
+        environment."""
+        here = shutil.which(self.words[0])
+        if self.interpreter is None or here is None or _is_mpirun(here):
+            return
+        own, program = self.interpreter.parent, Path(here)
+        if program.parent == _ACTIVE and not (own / program.name).exists():
             raise UserError(
-                f"there is no {Path(here).name} in {own}, and the one in {active} "
+                f"there is no {program.name} in {own}, and the one in {program.parent} "
                 "starts another environment; install what the command starts there, too"
             )
-        found = []
-        for word in self.words:
-            program = Path(here if word == first else word)
-            is_known = program.is_absolute() and program.parent in (active, _ACTIVE)
-            is_own = is_known and (own / program.name).exists()
-            found.append(str(own / program.name) if is_own else word)
-        return found
 
     @property
     def changed(self) -> list[str]:
@@ -268,6 +260,7 @@ class Interrupted(UserError):
 def short_run(command: Command, directory: Path, steps: int) -> Run:
     """Run a command for so many steps. directory: new; takes what is recorded. Raises UserError if
     the run ends otherwise."""
+    command.check_programs()
     directory.mkdir(parents=True)
     output = directory / "output.txt"
     with refusing("temporary files: ", OSError, "; set TMPDIR"):
@@ -279,7 +272,7 @@ def short_run(command: Command, directory: Path, steps: int) -> Run:
         paths = (private.top_of(place), place, scratch, directory, all_runs)
         plan = private.plan(*paths, revision, command.changed)
         environment = {**command.environment(directory, steps), private.VARIABLE: plan}
-        words = on_all_hosts(command.own_words, *command.settings, private.VARIABLE)
+        words = on_all_hosts(command.words, *command.settings, private.VARIABLE)
         shell = ["sh", "-c", 'exec "$@" 2>&1', "sh", *private.command(words)]
         with open(output, "w") as stream:
             status = ended(shell, stream, place, environment)

@@ -66,7 +66,7 @@ def test_a_program_of_the_command_that_the_other_environment_lacks_is_told(
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     other = Command(("horovodrun", "python"), interpreter=tmp_path / "bin" / "python")
     with pytest.raises(UserError, match="there is no horovodrun in"):
-        _ = other.own_words
+        other.check_programs()
 
 
 # A comparison ------------------------------------------------------------------------------------
