@@ -124,8 +124,6 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], ranks: Sequence[Rank
         return Limit("no training step was seen")
     if parts is None:
         return Limit("too few steps to tell", "run it for longer")
-    if parts.gpu is not None and parts.stop is None:
-        return _of_gpu(parts, parts.gpu, ranks)
     found = [*_tail(parts, ranks), *_slower(parts), *_terms(parts, ranks)]
     groups = groups_of(ranks)
     others = [*_stop(parts.stop), *_cores(parts, groups)]
@@ -154,6 +152,8 @@ def limit_of(parts: Parts | None, wrong: Sequence[Problem], ranks: Sequence[Rank
 
 
 def _computing(parts: Parts, ranks: Sequence[Rank]) -> Limit:
+    if parts.gpu is not None:
+        return _on_gpu(parts, parts.gpu)
     term = max((Term.COMPUTE, Term.INSIDE), key=parts.share)
     name = "computation" if term is Term.COMPUTE else term.value
     # A function may read its input by itself.
@@ -180,28 +180,21 @@ def _unset(ranks: Sequence[Rank], touches: Touches) -> str:
     return f"unset {' and '.join(found)}, unless it is needed; then " if found else ""
 
 
-def _of_gpu(parts: Parts, gpu: Gpu, ranks: Sequence[Rank]) -> Limit:
-    """Return what limits a training whose GPU works while the script goes on: what the script does
-    costs no more than the time in which the GPU has nothing to do."""
-    works = min(gpu.done / parts.period, 1.0)
-    told = f"computation: the GPU is busy {_percent(works)} of the time"
-    mend = "a faster device, mixed precision, or larger batches"
-    if gpu.may_wait:
-        queuing = min(gpu.queued / parts.period, 1.0)
+def _on_gpu(parts: Parts, gpu: Gpu) -> Limit:
+    """Return the computing of a GPU that works while the script goes on."""
+    if not gpu.may_wait:
+        told = f"computation: the GPU is busy {_percent(1 - parts.idle)} of the time"
+        mend = "a faster device, mixed precision, or larger batches"
+    else:
         told = (
-            f"the script takes {_percent(queuing)} of the time to launch the operations of a step, "
-            "one at a time, and the GPU may wait for them"
+            f"the script takes {_percent(min(gpu.queued / parts.period, 1.0))} of the time to "
+            "launch the operations of a step, one at a time, and the GPU may wait for them"
         )
         mend = (
             "larger batches; if a step then takes no longer, the GPU was waiting, and "
             "tf.function(jit_compile=True) helps, too"
         )
-    limit = max(_terms(parts, ranks), key=_share)
-    share = min(limit.share, 1 - works)
-    if share < LEAST_SHARE:
-        return Limit(told, mend)
-    before = f"{told}. Also, " if share < works else ""
-    return Limit(f"{before}{limit.told}", limit.mend, _faster(0.0, share))
+    return Limit(told, mend, share=1 - parts.idle)
 
 
 def stop_told(stop: Stop) -> str:
@@ -392,6 +385,8 @@ def _terms(parts: Parts, ranks: Sequence[Rank]) -> Iterator[Limit]:
             share = parts.share_of(parts.period)
         # Whoever set what slows the exchange is the cause of it.
         may_be_others = term in _WAITS and not exchange
+        # While a GPU works, whatever the script does costs nothing.
+        share, most = min(share, parts.idle), min(most, parts.idle)
         yield Limit(told, mend, _faster(0.0, most), share, _TRIALS.get(term, ""), may_be_others)
 
 

@@ -207,6 +207,12 @@ class Parts:
     def period(self) -> float:
         return fmean(each.period for each in self.by_rank)
 
+    @property
+    def idle(self) -> float:
+        """Return the share of the time for which a GPU has nothing to do, since what the script
+        does costs no more; 1 if each step waits for its GPU."""
+        return 1 - min(self.gpu.done / self.period, 1.0) if self.gpu is not None else 1.0
+
     def share(self, term: Term) -> float:
         """Return the share of the time that a term takes in usual steps, on average over ranks."""
         return self.share_of(fmean(each.terms.get(term, 0.0) for each in self.by_rank))

@@ -275,6 +275,8 @@ def test_a_gpu_without_work_waits_for_the_script_or_for_its_calls() -> None:
     limit = training_of(behind(between=12, queued=1, done=8, period=20), 1).limit
     assert limit.told.startswith("the script itself takes 60 %")
     assert limit.faster == pytest.approx((1.0, 2.5), rel=0.02)
+    disturbed = using(behind(between=12, queued=1, done=8, period=20), (0,), 1.5, 0.9)
+    assert "other processes" in training_of(disturbed, 1).limit.told
     limit = training_of(behind(between=0.1, queued=9, done=9.1, period=9.1), 1).limit
     assert "the GPU may wait" in limit.told
     assert limit.faster is None
