@@ -42,12 +42,11 @@ _NAMED = 6
 _ACTIVE = Path(sys.executable).parent
 # Exit statuses of a command that Ctrl-C or SIGTERM ended.
 _INTERRUPTED = (-2, -15, 130, 143)
-_VERSION_S = 20.0
 # Ranks on mpirun's own host have its environment; those on others what -x names. horovodrun and
 # srun hand on all of it.
 _MPIRUN = ("mpirun", "mpiexec", "orterun")
 _HOSTS = ("-H", "-host", "--host", "-hostfile", "--hostfile", "-machinefile", "--machinefile")
-_OPEN_MPI = ("Open MPI", "OpenRTE")
+_OPEN_MPI = re.compile(r"Open MPI|OpenRTE")
 _OURS = ("PYTHONPATH", "HVDPERF_RECORD", "HVDPERF_STEPS")
 
 
@@ -144,12 +143,10 @@ def _is_mpirun(program: str) -> bool:
 def on_all_hosts(command: Sequence[str], *others: str) -> list[str]:
     """Return the command with what an mpirun on several hosts needs to hand on the recorder.
     others: variables that it has to hand on besides."""
-    has_hosts = any(word.partition("=")[0] in _HOSTS for word in command)
-    if not _is_mpirun(command[0]) or not has_hosts:
+    if not _is_mpirun(command[0]) or not any(word.partition("=")[0] in _HOSTS for word in command):
         return list(command)
-    with suppress(programs.NotStarted, programs.TooLong):
-        output = programs.run([command[0], "--version"], within_s=_VERSION_S).output
-        if any(name in output for name in _OPEN_MPI):
+    with suppress(UserError):
+        if _OPEN_MPI.search(stack.mpirun_version(Path(command[0]))):
             names = (*_OURS, *others)
             return [command[0], *(word for name in names for word in ("-x", name)), *command[1:]]
     return list(command)
