@@ -30,7 +30,7 @@ def main() -> None:
     sources = [getattr(variable, "value", variable) for variable in model.trainable_variables]
     shard = (hvd.rank(), hvd.size())
     request = inputs.Request("cifar10", int(batch), int(image_size), data_dir, shard, seed=1)
-    dataset = inputs.open_train(request)
+    dataset = inputs.open_split(request)
 
     @tf.function
     def train(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:

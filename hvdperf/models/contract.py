@@ -198,8 +198,8 @@ def batch_signature(network: str, size: int) -> tuple[Any, Any]:
     return inputs, labels
 
 
-def train_dataset(files: None, request: Request) -> tf.data.Dataset:
+def dataset(files: None, split: str, request: Request) -> tf.data.Dataset:
     """Return an endless dataset of batches of one shard, in the order in which the network's `data`
     function yields its samples."""
-    dataset = samples(request.dataset, request.size, Shard(*request.shard), request.seed)
-    return dataset.repeat().batch(request.batch, drop_remainder=True).prefetch(2)
+    own = samples(request.dataset, request.size, Shard(*request.shard), request.seed)
+    return own.repeat().batch(request.batch, drop_remainder=True).prefetch(2)

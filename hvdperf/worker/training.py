@@ -239,7 +239,7 @@ def open_dataset(
     unless `augment`, which augments and shuffles them. Those of a network's own data are always as
     its function yields them."""
     request = replace(_request(config, batch, shard), augment=augment, shuffle=augment)
-    return task.prepare(inputs.open_train(request), config.data_seed, shard[0])
+    return task.prepare(inputs.open_split(request), config.data_seed, shard[0])
 
 
 def has_own_data(config: RankConfig) -> bool:
@@ -288,7 +288,7 @@ def validate(
 
     shard: the part of the set that this process reads. total: adds up values over all processes.
     """
-    dataset = inputs.open_validation(_request(config, config.batch, shard))
+    dataset = inputs.open_split(_request(config, config.batch, shard), inputs.VALIDATION)
     dataset = task.prepare(dataset, config.data_seed, shard[0])
 
     @graph(input_signature=task.signature())

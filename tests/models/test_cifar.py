@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from hvdperf.models import inputs
 from hvdperf.models.inputs import TRAIN, VALIDATION, DataError, Files, Request
-from hvdperf.models.inputs.cifar import MEAN, STANDARD_DEVIATION, train_dataset, validation_dataset
+from hvdperf.models.inputs.cifar import MEAN, STANDARD_DEVIATION, dataset
 from hvdperf.models.inputs.cifar_files import FORMATS, Layout, locate, rows
 from tests.support.cifar_records import records, write_cifar
 from tests.support.filesystems import write_anew
@@ -181,9 +181,9 @@ def test_pickle_of_something_else(damaged, content, reason):
 def victims(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The file that every example writes anew, of each data set."""
     found = {}
-    for dataset in ("cifar10", "cifar100"):
-        folder = tmp_path_factory.mktemp(dataset)
-        found[dataset] = write_cifar(folder, dataset, Layout.PICKLE, records=5)[0]
+    for name in ("cifar10", "cifar100"):
+        folder = tmp_path_factory.mktemp(name)
+        found[name] = write_cifar(folder, name, Layout.PICKLE, records=5)[0]
     return found
 
 
@@ -221,8 +221,8 @@ PLAIN: dict[str, Any] = {"augment": False, "shuffle": False}
 def stream(files: Files, batches: int | None = None, **options: Any) -> tuple[Images, Labels]:
     """All images and labels of the first so many batches, at 32 px from seed 0 by default."""
     request = Request(files.dataset, **{"batch": 10, "size": 32, **options})
-    dataset = train_dataset(files, request)
-    images, labels = zip(*islice(dataset.as_numpy_iterator(), batches), strict=False)
+    found = dataset(files, TRAIN, request).as_numpy_iterator()
+    images, labels = zip(*islice(found, batches), strict=False)
     return np.concatenate(images), np.concatenate(labels)
 
 
@@ -292,11 +292,11 @@ def test_augmented_images_are_crops_and_mirror_images(sample):
 
 @pytest.mark.parametrize("size", [32, 64])
 def test_images_are_sized_alike_in_training_and_validation(sample, size):
-    validation = validation_dataset(sample, Request(sample.dataset, 8, size))
-    trained = train_dataset(sample, Request(sample.dataset, 6, size, shard=(0, 2)))
-    for batch, dataset in (6, trained), (None, validation):
+    validation = dataset(sample, VALIDATION, Request(sample.dataset, 8, size))
+    trained = dataset(sample, TRAIN, Request(sample.dataset, 6, size, shard=(0, 2)))
+    for batch, opened in (6, trained), (None, validation):
         images = tf.TensorSpec((batch, size, size, 3), tf.float32)
-        assert dataset.element_spec == (images, tf.TensorSpec((batch,), tf.int32))
+        assert opened.element_spec == (images, tf.TensorSpec((batch,), tf.int32))
     held_out, labels = next(validation.as_numpy_iterator())
     assert labels.tolist() == records(sample, VALIDATION)[1][:8].tolist()
     sample.all[0].write_bytes(sample.all[-1].read_bytes())
@@ -312,12 +312,12 @@ def test_images_are_sized_alike_in_training_and_validation(sample, size):
 
 def test_synthetic_input_repeats_one_batch_of_each_shard():
     def batches(index: int) -> list[tuple[Images, Labels]]:
-        dataset = inputs.open_train(Request("synthetic", 64, 8, shard=(index, 2), seed=1))
-        assert dataset.element_spec == (
+        opened = inputs.open_split(Request("synthetic", 64, 8, shard=(index, 2), seed=1))
+        assert opened.element_spec == (
             tf.TensorSpec((64, 8, 8, 3), tf.float32),
             tf.TensorSpec((64,), tf.int32),
         )
-        return list(dataset.take(3).as_numpy_iterator())
+        return list(opened.take(3).as_numpy_iterator())
 
     first, again, once_more = batches(0)
     for images, labels in (again, once_more):

@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 from hvdperf.models import inputs
-from hvdperf.models.inputs import DataError, Files, Request
-from hvdperf.models.inputs.imagenet import train_dataset, validation_dataset
+from hvdperf.models.inputs import TRAIN, VALIDATION, DataError, Files, Request
+from hvdperf.models.inputs.imagenet import dataset
 from hvdperf.models.inputs.imagenet_files import locate
 from tests.support.shards import example, framed, grey, jpeg, write_shards
 
@@ -50,8 +50,9 @@ def ramps(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 def stream(files: Files, batches: int | None = None, **options: Any) -> tuple[Images, Labels]:
     """All images and labels of the first so many batches, at 8 px from seed 0 by default."""
-    dataset = train_dataset(files, Request("imagenet", **{"batch": 8, "size": 8, **options}))
-    images, labels = zip(*islice(dataset.as_numpy_iterator(), batches), strict=False)
+    request = Request("imagenet", **{"batch": 8, "size": 8, **options})
+    found = dataset(files, TRAIN, request).as_numpy_iterator()
+    images, labels = zip(*islice(found, batches), strict=False)
     return np.concatenate(images), np.concatenate(labels)
 
 
@@ -65,7 +66,7 @@ def numbers(labels: Labels) -> list[int]:
 
 def test_plain_stream_is_the_records_in_file_order(numbered):
     request = Request("imagenet", 6, 75, shard=(0, 2))
-    assert train_dataset(numbered, request).element_spec == (
+    assert dataset(numbered, TRAIN, request).element_spec == (
         tf.TensorSpec((6, 75, 75, 3), tf.float32),
         tf.TensorSpec((6,), tf.int32),
     )
@@ -171,13 +172,13 @@ def test_augmentation_differs_by_record_epoch_rank_and_seed(ramps):
 
 
 def validation(files: Files, **options: Any) -> tf.data.Dataset:
-    return validation_dataset(files, Request("imagenet", **{"batch": 4, "size": 8, **options}))
+    return dataset(files, VALIDATION, Request("imagenet", **{"batch": 4, "size": 8, **options}))
 
 
 def test_validation_is_one_pass_over_all_records(numbered):
-    dataset = validation(numbered)
-    assert dataset.element_spec[0] == tf.TensorSpec((None, 8, 8, 3), tf.float32)
-    batches = list(dataset.as_numpy_iterator())
+    opened = validation(numbered)
+    assert opened.element_spec[0] == tf.TensorSpec((None, 8, 8, 3), tf.float32)
+    batches = list(opened.as_numpy_iterator())
     assert [len(labels) for _, labels in batches] == [4, 3]
     labels = np.concatenate([labels for _, labels in batches])
     assert numbers(labels) == [*range(3, 8), *range(1, 3)]
@@ -219,10 +220,10 @@ def flipped(content: bytes, place: int) -> bytes:
 def test_damage_is_said_with_the_command_that_names_the_record(tmp_path, damage, said, threads):
     paths = write_shards(tmp_path, [SOUND] * 3, [SOUND] * 3)
     request = Request("imagenet", 2, 8, directory=tmp_path, threads=threads, **PLAIN)
-    dataset = inputs.open_train(request)
+    opened = inputs.open_split(request)
     paths[1].write_bytes(damage(paths[1].read_bytes()))
     with pytest.raises(tf.errors.OpError) as raised:
-        list(dataset.take(20))
+        list(opened.take(20))
     line = inputs.explain(str(tmp_path), raised.value)
     assert line.startswith(f"{tmp_path}: {said}; python -m hvdperf.models.inputs.imagenet_files ")
 

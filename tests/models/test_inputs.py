@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from hvdperf.models import inputs
-from hvdperf.models.inputs import DataError, Request
+from hvdperf.models.inputs import TRAIN, VALIDATION, DataError, Request
 from hvdperf.models.inputs.imagenet_files import check
 from hvdperf.models.inputs.sample_sets import write_cifar, write_imagenet, write_tokens
 from hvdperf.models.registry import Form
@@ -40,7 +40,7 @@ def request(data: dict[str, Path], name: str, **options: Any) -> Request:
 
 def validation(data: dict[str, Path], name: str, **options: Any) -> list[list[bytes]]:
     """What tells a record from others, in batches."""
-    dataset = inputs.open_validation(request(data, name, **options))
+    dataset = inputs.open_split(request(data, name, **options), VALIDATION)
     return [
         [one.tobytes() + other.tobytes() for one, other in zip(*batch, strict=True)]
         for batch in dataset.as_numpy_iterator()
@@ -63,7 +63,7 @@ def train(
     data: dict[str, Path], name: str, batches: int, batch: int = 1, **options: Any
 ) -> list[bytes]:
     """What tells a record from others, of the first so many batches."""
-    dataset = inputs.open_train(
+    dataset = inputs.open_split(
         request(data, name, **{"augment": False, "batch": batch, **options})
     )
     return [
@@ -111,8 +111,8 @@ def test_order_depends_on_the_seed_alone(data, name):
 
 @pytest.mark.parametrize("name", DATA_SETS)
 def test_threads_are_the_pipelines_own(data, name):
-    for opened in (inputs.open_train, inputs.open_validation):
-        found = opened(request(data, name, threads=3)).options()
+    for split in (TRAIN, VALIDATION):
+        found = inputs.open_split(request(data, name, threads=3), split).options()
         assert found.threading.private_threadpool_size == 3
         assert found.threading.max_intra_op_parallelism == 1
         assert not found.autotune.enabled
@@ -151,13 +151,13 @@ def test_rank_without_a_record_is_refused(data, name):
 
 def test_what_a_data_set_lacks_and_no_directory_are_refused(data):
     with pytest.raises(inputs.UnknownInput, match="synthetic has nothing to validate with: use"):
-        inputs.open_validation(Request("synthetic", 4, 8))
+        inputs.open_split(Request("synthetic", 4, 8), VALIDATION)
     for name, form in (("cifar10", Form.WORDS), ("ptb", Form.IMAGES)):
-        for opened in (inputs.open_train, inputs.open_validation):
+        for split in (TRAIN, VALIDATION):
             with pytest.raises(inputs.UnknownInput, match=f"{name} has no {form.value}"):
-                opened(request(data, name, form=form))
+                inputs.open_split(request(data, name, form=form), split)
             with pytest.raises(inputs.UnknownInput, match="needs the directory"):
-                opened(request(data, name, directory=""))
+                inputs.open_split(request(data, name, directory=""), split)
 
 
 # How many samples -------------------------------------------------------------------------------

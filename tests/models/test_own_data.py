@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from hvdperf.models import contract, registry
-from hvdperf.models.inputs import Request
+from hvdperf.models.inputs import TRAIN, Request
 from hvdperf.models.own_networks import BadNetwork
 from hvdperf.models.registry import Network, Shard
 from hvdperf.worker.training import own_samples
@@ -83,7 +83,7 @@ def of(registries: None) -> Callable[[Callable[..., Any]], str]:
 @pytest.mark.parametrize("data", [with_shard, by_keyword])
 def test_a_replica_trains_on_its_shard_and_the_suite_shuffles_nothing(of, data, shard):
     index, count = shard
-    batches = contract.train_dataset(None, Request(of(data), BATCH, 8, shard=shard, seed=1))
+    batches = contract.dataset(None, TRAIN, Request(of(data), BATCH, 8, shard=shard, seed=1))
     # A pass and the beginning of another one.
     found = [int(n) for _, labels in batches.take(SAMPLES // count // BATCH + 1) for n in labels]
     mine = list(range(index, SAMPLES, count))

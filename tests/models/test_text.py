@@ -255,13 +255,16 @@ def request(**options: Any) -> Request:
 
 
 def train(files: Files, batches: int | None = None, **options: Any) -> Tokens:
-    return joined(text.train_dataset(files, request(batch=1, **options)), batches)
+    return joined(text.dataset(files, TRAIN, request(batch=1, **options)), batches)
 
 
 def test_plain_stream_is_the_text_in_order(files):
     asked = request(shard=(0, 2), size=7, batch=5)
-    for batch, opened in (5, text.train_dataset), (None, text.validation_dataset):
-        assert opened(files, asked).element_spec == (tf.TensorSpec((batch, 7), tf.int32),) * 2
+    for batch, split in (5, TRAIN), (None, VALIDATION):
+        assert (
+            text.dataset(files, split, asked).element_spec
+            == (tf.TensorSpec((batch, 7), tf.int32),) * 2
+        )
     windows = cut(files, TRAIN)
     rows = train(files, 2 * len(windows), shuffle=False)
     np.testing.assert_array_equal(rows, np.tile(windows, (2, 1)))
@@ -270,7 +273,7 @@ def test_plain_stream_is_the_text_in_order(files):
     # The token after a sequence is the first of the next: no target is lost, none comes twice.
     np.testing.assert_array_equal(rows[:-1, -1], rows[1:, 0])
     assert rows.max() == WORDS - 1
-    held_out = joined(text.validation_dataset(files, request(batch=4)))
+    held_out = joined(text.dataset(files, VALIDATION, request(batch=4)))
     np.testing.assert_array_equal(held_out, cut(files, VALIDATION))
 
 

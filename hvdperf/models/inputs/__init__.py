@@ -1,4 +1,4 @@
-"""The training inputs by name. Importing this never imports TensorFlow; `open_train` does."""
+"""The training inputs by name. Importing this never imports TensorFlow; `open_split` does."""
 
 from __future__ import annotations
 
@@ -134,9 +134,9 @@ class Input:
     """An input that can be opened by name.
 
     classes: number of labels; 0 if the network gives the number of words. pipeline: the module of
-    hvdperf.models with train_dataset(files, request) and, if the input reads files,
-    validation_dataset. files: the module, without TensorFlow, with locate(directory, dataset); ""
-    for an input that reads no files. forms: the kinds of samples that it has.
+    hvdperf.models with dataset(files, split, request) -> tf.data.Dataset. files: the module,
+    without TensorFlow, with locate(directory, dataset); "" for an input that reads no files. forms:
+    the kinds of samples that it has.
     """
 
     name: str
@@ -213,41 +213,29 @@ def extent(name: str, files: Files | None, size: int) -> Extent:
     return Extent(train, validation)
 
 
-def open_train(request: Request) -> Any:
-    """Return an endless tf.data.Dataset of (images float32 [batch, size, size, 3], labels int32
-    [batch]), or of (words int32 [batch, size], next words int32 [batch, size]); of a network's own
-    data, what its function yields, in batches. Raises UnknownInput, and DataError if the files are
-    not usable, or hold too few records for that many ranks."""
-    source = find(request.dataset)
-    files = _files(source, request)
-    return _module(source.pipeline).train_dataset(files, request)
+def open_split(request: Request, split: str = TRAIN) -> Any:
+    """Return a tf.data.Dataset of the batches of a split.
 
+    They are (images float32 [b, size, size, 3], labels int32 [b]), or (words int32 [b, size], next
+    words int32 [b, size]), or the samples that a network's own data function yields. The samples to
+    train on have no end, b is `batch`, and the dimension is static. Those to validate with come
+    once, in file order and not augmented, so that all shards together hold every record once; b is
+    less in the last batch, and shards need not be equally large.
 
-def open_validation(request: Request) -> Any:
-    """Return one pass over the validation records, prepared as those of `open_train` without
-    augmentation: a tf.data.Dataset of (images float32 [b, size, size, 3], labels int32 [b]), or of
-    (words int32 [b, size], next words int32 [b, size]). b is `batch`, or less in the last one.
-
-    Each of the ranks gets its part in file order, and all parts together hold every record once.
-    The parts, and so the numbers of batches, need not be equally large. Raises as `open_train`, and
-    UnknownInput for the synthetic input, which has nothing to validate with.
+    Raises UnknownInput, also for an input that has nothing to validate with, and DataError if the
+    files are not usable, or hold too few records for that many ranks.
     """
-    source = find(request.dataset)
-    if not source.needs_data:
+    source, files = find(request.dataset), None
+    if source.needs_data:
+        if request.form not in source.forms:
+            raise UnknownInput(f"{source.name} has no {request.form.value}")
+        if not request.directory:
+            raise UnknownInput(f"{source.name} needs the directory that holds its files")
+        files = locate(source.name, request.directory)
+    elif split != TRAIN:
         with_data = ", ".join(each.name for each in INPUTS.values() if each.needs_data)
         raise UnknownInput(f"{source.name} has nothing to validate with: use one of {with_data}")
-    files = _files(source, request)
-    return _module(source.pipeline).validation_dataset(files, request)
-
-
-def _files(source: Input, request: Request) -> Files | None:
-    if not source.needs_data:
-        return None
-    if request.form not in source.forms:
-        raise UnknownInput(f"{source.name} has no {request.form.value}")
-    if not request.directory:
-        raise UnknownInput(f"{source.name} needs the directory that holds its files")
-    return locate(source.name, request.directory)
+    return _module(source.pipeline).dataset(files, split, request)
 
 
 # What TensorFlow says of a damaged image, and of a damaged record.

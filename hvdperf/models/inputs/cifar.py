@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from hvdperf.models import inputs
-from hvdperf.models.inputs import TRAIN, VALIDATION, Files, Request, pipeline
+from hvdperf.models.inputs import TRAIN, Files, Request, pipeline
 from hvdperf.models.inputs.cifar_files import FORMATS, Layout, rows
 
 # Mean and standard deviation of each channel over the training images, as published widely for
@@ -30,50 +30,33 @@ _MARGIN = 4
 _OFFSETS = 2 * _MARGIN + 1
 
 
-def train_dataset(files: Files, request: Request) -> tf.data.Dataset:
-    """Return (images float32 [batch, size, size, 3], labels int32 [batch]).
+def dataset(files: Files, split: str, request: Request) -> tf.data.Dataset:
+    """Return (images float32 [b, size, size, 3], labels int32 [b]), as inputs.open_split does.
 
     The shard has the records whose number in file order is index modulo count; they are taken
     before anything is shuffled. Each epoch is the whole shard in a new order; a batch may span two
     epochs. The images are standardised by channel, or scaled to -1..1 with symmetric, and resized
     bilinearly unless they keep their 32 pixels. The seed and the shard's index decide every
     augmentation. With neither shuffle nor augment the stream is the records of the shard in file
-    order. The batch dimension is static.
+    order.
 
     Raises DataError if there are fewer records than shards.
     """
     index, count = request.shard
-    dataset = _source(files, TRAIN, request)
-    if request.shuffle:
-        shard_records = -(-files.counts[TRAIN] // count)
-        dataset = dataset.shuffle(shard_records, seed=request.seed, reshuffle_each_iteration=True)
-    dataset = dataset.repeat().batch(request.batch, drop_remainder=True).enumerate()
-
+    is_training = split == TRAIN
+    records = _source(files, split, request)
+    records = pipeline.ordered(records, split, request, -(-files.counts[split] // count))
+    batches = records.batch(request.batch, drop_remainder=is_training)
     stream = pipeline.streams(request.seed, index, 1)[0]
 
     def prepare(number: tf.Tensor, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         images, labels = _decoded(files, records)
-        if request.augment:
+        if is_training and request.augment:
             images = _augmented(images, tf.stack([stream, number]))
-        return _finished(files, images, request, request.batch), labels
+        return _finished(files, images, request, records.shape[0]), labels
 
-    return pipeline.prepared(dataset, prepare, request.threads)
-
-
-def validation_dataset(files: Files, request: Request) -> tf.data.Dataset:
-    """Return one pass over the shard of the test records, in file order and not augmented.
-
-    The elements are (images float32 [b, size, size, 3], labels int32 [b]). b is `batch`, or less in
-    the last one, so that nothing of the shard is left out. All else, errors included, is as in
-    `train_dataset`.
-    """
-    dataset = _source(files, VALIDATION, request).batch(request.batch)
-
-    def prepare(records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        images, labels = _decoded(files, records)
-        return _finished(files, images, request, None), labels
-
-    return pipeline.prepared(dataset, prepare, request.threads)
+    decoded = pipeline.mapped(batches.enumerate(), prepare, request.threads)
+    return pipeline.ready(decoded, request.threads)
 
 
 def _source(files: Files, split: str, request: Request) -> tf.data.Dataset:

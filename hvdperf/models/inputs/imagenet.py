@@ -9,9 +9,7 @@ is decoded. Without augmentation it is the middle 87.5 % of height and width. Pi
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 
@@ -29,12 +27,10 @@ _FEATURES = {
     "image/class/label": tf.io.FixedLenFeature([], tf.int64),
 }
 
-# Maps a JPEG and its number in the stream to uint8 [h, w, 3].
-Crop = Callable[[Any, Any], Any]
 
-
-def train_dataset(files: Files, request: Request) -> tf.data.Dataset:
-    """Return a dataset of (images float32 [batch, size, size, 3], labels int32 [batch] in 1..1000).
+def dataset(files: Files, split: str, request: Request) -> tf.data.Dataset:
+    """Return (images float32 [b, size, size, 3], labels int32 [b] in 1..1000), as inputs.open_split
+    does.
 
     The shard is taken before anything is shuffled. If there is a file for every shard, the shard
     has the files whose number is index modulo count, so that no rank reads another's files, and
@@ -42,43 +38,38 @@ def train_dataset(files: Files, request: Request) -> tf.data.Dataset:
     in file order is index modulo count. Each epoch is the whole shard in a new order, as far as a
     buffer of SHUFFLED_RECORDS mixes it; a batch may span two epochs. The seed, the shard's index
     and the number of a record in the stream decide its augmentation. With neither shuffle nor
-    augment the stream is the records of the shard in file order. The batch dimension is static.
+    augment the stream is the records of the shard in file order.
 
     If there are fewer records than shards, a shard may have none, and its dataset ends at once.
-    Iterating raises an error of TensorFlow for an image that cannot be decoded, and for a record
-    that does not fit its checksum (imagenet_files.explain).
+    Raises DataError if there are no files of the split. Iterating raises an error of TensorFlow for
+    an image that cannot be decoded, and for a record that does not fit its checksum
+    (inputs.explain).
     """
-    seed = request.seed
-    records = _source(files.paths[inputs.TRAIN], request.shard, seed if request.shuffle else None)
-    if request.shuffle:
-        records = records.shuffle(SHUFFLED_RECORDS, seed=seed, reshuffle_each_iteration=True)
-    streams = pipeline.streams(seed, request.shard[0], 2)
-
-    def cropped(encoded: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-        if not request.augment:
-            return _central_crop(encoded)
-        image = _random_crop(encoded, tf.stack([streams[0], number]))
-        return tf.image.stateless_random_flip_left_right(image, tf.stack([streams[1], number]))
-
-    return _batches(records.repeat(), cropped, request, drop_remainder=True)
-
-
-def validation_dataset(files: Files, request: Request) -> tf.data.Dataset:
-    """Return one pass over the shard of the validation records, in file order and not augmented.
-
-    The elements are (images float32 [b, size, size, 3], labels int32 [b] in 1..1000). b is `batch`,
-    or less in the last one, so that nothing of the shard is left out. If whole files are dealt out,
-    the ranks may have different numbers of records. Raises DataError also if there are no
-    validation shards. All else, errors included, is as in `train_dataset`.
-    """
-    paths = files.paths[inputs.VALIDATION]
+    paths = files.paths[split]
     if not paths:
         fault = "holds no validation shards (looked for validation-00000-of-*)"
         raise faulty(files.paths[inputs.TRAIN][0].parent, fault, "put them there")
-    records = _source(paths, request.shard, None)
-    return _batches(
-        records, lambda encoded, _: _central_crop(encoded), request, drop_remainder=False
-    )
+    is_training = split == inputs.TRAIN
+    shuffled = is_training and request.shuffle
+    records = _source(paths, request.shard, request.seed if shuffled else None)
+    records = pipeline.ordered(records, split, request, SHUFFLED_RECORDS)
+    streams = pipeline.streams(request.seed, request.shard[0], 2)
+    size = (request.size, request.size)
+
+    def decode(number: tf.Tensor, record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        features = tf.io.parse_single_example(record, _FEATURES)
+        encoded = features["image/encoded"]
+        if is_training and request.augment:
+            image = _random_crop(encoded, tf.stack([streams[0], number]))
+            image = tf.image.stateless_random_flip_left_right(image, tf.stack([streams[1], number]))
+        else:
+            image = _central_crop(encoded)
+        image = tf.image.resize(image, size, method="bilinear") * (1 / 127.5) - 1
+        return tf.ensure_shape(image, [*size, 3]), tf.cast(features["image/class/label"], tf.int32)
+
+    decoded = pipeline.mapped(records.enumerate(), decode, request.threads)
+    batches = decoded.batch(request.batch, drop_remainder=is_training)
+    return pipeline.ready(batches, request.threads)
 
 
 def _source(paths: tuple[Path, ...], shard: tuple[int, int], seed: int | None) -> tf.data.Dataset:
@@ -93,22 +84,6 @@ def _source(paths: tuple[Path, ...], shard: tuple[int, int], seed: int | None) -
     if seed is not None:
         files = files.shuffle(len(names), seed=seed, reshuffle_each_iteration=True)
     return tf.data.TFRecordDataset(files)
-
-
-def _batches(
-    records: tf.data.Dataset, crop: Crop, request: Request, drop_remainder: bool
-) -> tf.data.Dataset:
-    """Map records as `_source` returns them to batches as `train_dataset` returns them."""
-    size = (request.size, request.size)
-
-    def decode(number: tf.Tensor, record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        features = tf.io.parse_single_example(record, _FEATURES)
-        image = crop(features["image/encoded"], number)
-        image = tf.image.resize(image, size, method="bilinear") * (1 / 127.5) - 1
-        return tf.ensure_shape(image, [*size, 3]), tf.cast(features["image/class/label"], tf.int32)
-
-    decoded = pipeline.mapped(records.enumerate(), decode, request.threads)
-    return pipeline.ready(decoded.batch(request.batch, drop_remainder), request.threads)
 
 
 def _random_crop(encoded: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hvdperf.models.inputs import INPUTS, Request
+from hvdperf.models.inputs import INPUTS, TRAIN, Files, Request
 from hvdperf.models.registry import Form
 
 PREFETCHED_BATCHES = 2
@@ -21,11 +21,15 @@ def streams(seed: int, index: int, number: int) -> tf.Tensor:
     return tf.constant(state.astype(np.int64))
 
 
-def prepared(
-    dataset: tf.data.Dataset, prepare: Callable[..., Any], threads: int
-) -> tf.data.Dataset:
-    """Return the dataset with `prepare` applied to every batch, then `ready`."""
-    return ready(mapped(dataset, prepare, threads), threads)
+def ordered(records: tf.data.Dataset, split: str, request: Request, buffer: int) -> tf.data.Dataset:
+    """Return the records of a shard in the order in which they are read: to train on, without an
+    end, each epoch in a new order as far as a buffer of that many mixes them; to validate with,
+    once, as they are."""
+    if split != TRAIN:
+        return records
+    if request.shuffle:
+        records = records.shuffle(buffer, seed=request.seed, reshuffle_each_iteration=True)
+    return records.repeat()
 
 
 def mapped(dataset: tf.data.Dataset, function: Callable[..., Any], threads: int) -> tf.data.Dataset:
@@ -58,7 +62,7 @@ def fixed(threads: int) -> tf.data.Options:
     return options
 
 
-def train_dataset(files: None, request: Request) -> tf.data.Dataset:
+def dataset(files: Files | None, split: str, request: Request) -> tf.data.Dataset:
     """Return an endless dataset of one batch, other ones for each index of a shard and each seed.
 
     It is images float32 [batch, size, size, 3], drawn from a standard normal distribution, and

@@ -141,15 +141,14 @@ def _words(path: Path, number: int, line: bytes) -> list[str]:
 # The pipeline ----------------------------------------------------------------------------------
 
 
-def train_dataset(files: Files, request: Request) -> Any:
-    """Return a dataset of (tokens int32 [batch, size], targets int32 [batch, size]); the batch
-    dimension is static.
+def dataset(files: Files, split: str, request: Request) -> Any:
+    """Return (tokens int32 [b, size], targets int32 [b, size]), as inputs.open_split does.
 
-    The targets are the tokens, one position on. Sequence k starts at token k * size of the training
-    text. The shard has the sequences whose number is index modulo count; they are taken before
-    anything is shuffled. Each epoch is the whole shard in a new order that the seed decides; a
-    batch may span two epochs. Without shuffle the stream is the sequences of the shard in the order
-    of the text.
+    The targets are the tokens, one position on. Sequence k starts at token k * size of the text.
+    The shard has the sequences whose number is index modulo count; they are taken before anything
+    is shuffled. Each epoch is the whole shard in a new order that the seed decides; a batch may
+    span two epochs. Without shuffle the stream is the sequences of the shard in the order of the
+    text.
 
     request.classes: how many words of the training text are distinguished, see `vocabulary`; every
     token is less. The text is numbered when the pipeline is made and kept in memory: four bytes a
@@ -158,22 +157,6 @@ def train_dataset(files: Files, request: Request) -> Any:
     Raises DataError if there are fewer sequences than shards or no sequence at all, ValueError for
     an impossible length or vocabulary.
     """
-    return _dataset(files, inputs.TRAIN, request)
-
-
-def validation_dataset(files: Files, request: Request) -> Any:
-    """Return one pass over the shard of the validation text, in its order.
-
-    The elements are (tokens int32 [b, size], targets int32 [b, size]). b is `batch`, or less in the
-    last one, so that no sequence of the shard is left out. All else, errors included, is as in
-    `train_dataset`.
-    """
-    return _dataset(files, inputs.VALIDATION, request)
-
-
-def _dataset(files: Files, split: str, request: Request) -> Any:
-    """Return the batches of a shard of a split: endless and of full size for training, one pass
-    over all of its sequences for validation."""
     import tensorflow as tf
 
     from hvdperf.models.inputs import pipeline
@@ -187,11 +170,8 @@ def _dataset(files: Files, split: str, request: Request) -> Any:
     index, count = request.shard
     # The shard's sequences with the token after each, int32 [n, size + 1].
     rows = windows[:: request.size][index::count]
-    is_endless = split == inputs.TRAIN
-    dataset = tf.data.Dataset.from_tensor_slices(rows)
-    if is_endless and request.shuffle:
-        dataset = dataset.shuffle(len(rows), seed=request.seed, reshuffle_each_iteration=True)
-    if is_endless:
-        dataset = dataset.repeat()
-    dataset = dataset.batch(request.batch, drop_remainder=is_endless)
-    return pipeline.prepared(dataset, lambda rows: (rows[:, :-1], rows[:, 1:]), request.threads)
+    records = tf.data.Dataset.from_tensor_slices(rows)
+    records = pipeline.ordered(records, split, request, len(rows))
+    batches = records.batch(request.batch, drop_remainder=split == inputs.TRAIN)
+    pairs = pipeline.mapped(batches, lambda rows: (rows[:, :-1], rows[:, 1:]), request.threads)
+    return pipeline.ready(pairs, request.threads)
