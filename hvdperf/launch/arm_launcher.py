@@ -308,7 +308,7 @@ class ArmLauncher:
         living groups may read it."""
         dataset = arm.workload.dataset
         into = self.scratch / f"other-{dataset}"
-        return into if into.exists() else other_data(self.data[dataset].directory, into)
+        return into if into.exists() else other_data(self.data[dataset], into)
 
     def epoch_steps(self, arm: Arm) -> int:
         """Return the steps of one pass over the training data, a whole number of updates. Return

@@ -34,7 +34,7 @@ class DataSource:
 
     directory: its place; "" for synthetic input. classes: number of labels; 0 for words. identity:
     a text that distinguishes it from another copy (models.inputs.dataset_id). files: the files that
-    identity covers, below the directory; empty for all. located: the files that were found there
+    identity covers, below the directory. located: the files that were found there
     (models.inputs.locate); None for synthetic input.
     """
 
@@ -162,38 +162,36 @@ def sample(dataset: str) -> Path:
     return directory
 
 
-def can_swap(directory: str) -> bool:
-    """Return whether two files of a directory are equally large. directory: "" for synthetic input,
-    which has no files."""
-    return any(len(group) > 1 for group in _alike(directory))
+def can_swap(data: DataSource) -> bool:
+    """Return whether two files of a data set are equally large; synthetic input has no files."""
+    return any(len(group) > 1 for group in _alike(data))
 
 
-def other_data(directory: str, into: Path) -> Path:
-    """Fill `into` with links to the files of a directory, and return it.
+def other_data(data: DataSource, into: Path) -> Path:
+    """Fill `into` with links to the files of a data set, and return it.
 
     Files that are equally large, such as the parts of CIFAR-10, have swapped names. Raises
     DataError if there are no such files, and OSError if a link cannot be written.
     """
-    groups = _alike(directory)
-    if all(len(group) == 1 for group in groups):
+    if not can_swap(data):
         raise DataError(
-            f"{directory or 'synthetic data'}: the fault `data` swaps two files of equal size, "
-            "of which there are none; inject it into CIFAR-10"
+            f"{data.directory or 'synthetic data'}: the fault `data` swaps two files of equal "
+            "size, of which there are none; inject it into CIFAR-10"
         )
-    for group in groups:
+    for group in _alike(data):
         for named, holding in zip(group, [*group[1:], group[0]], strict=True):
-            link = into / named.relative_to(directory)
+            link = into / named
             link.parent.mkdir(parents=True, exist_ok=True)
             link.unlink(missing_ok=True)
-            link.symlink_to(holding.resolve())
+            link.symlink_to(Path(data.directory, holding).resolve())
     return into
 
 
-def _alike(directory: str) -> list[list[Path]]:
-    """Return the files of a directory in groups of the same size."""
-    by_size: dict[int, list[Path]] = {}
-    for path in sorted(inputs.files_of(Path(directory))) if directory else ():
-        by_size.setdefault(path.stat().st_size, []).append(path)
+def _alike(data: DataSource) -> list[list[str]]:
+    """Return the files of a data set in groups of the same size."""
+    by_size: dict[int, list[str]] = {}
+    for name in data.files:
+        by_size.setdefault(Path(data.directory, name).stat().st_size, []).append(name)
     return list(by_size.values())
 
 

@@ -153,7 +153,7 @@ class SessionPlan:
         It consists of the session's own files with swapped names, so all ranks must be on one host.
         """
         one_host = nodes(self.slots, len(self.slots)) == 1
-        return one_host and training_data.can_swap(self.data[dataset].directory)
+        return one_host and training_data.can_swap(self.data[dataset])
 
     def _can_run(self, arm: Arm) -> bool:
         """Return whether Horovod, the strategy, the network and the data support that way of

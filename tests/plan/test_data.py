@@ -10,7 +10,7 @@ from hvdperf.errors import UserError
 from hvdperf.models.inputs import DataError, dataset_id
 from hvdperf.models.inputs.sample_sets import write_imagenet
 from hvdperf.plan import data
-from hvdperf.plan.data import open_data, other_data
+from hvdperf.plan.data import DataSource, open_data, other_data
 
 
 @pytest.fixture
@@ -37,23 +37,26 @@ def test_files_of_one_size_swap_names(tmp_path):
     (whole / "part").mkdir(parents=True)
     for name, content in (("a", b"11"), ("b", b"22"), ("part/c", b"33"), ("alone", b"4444")):
         (whole / name).write_bytes(content)
-    other = other_data(str(whole), tmp_path / "other")
+    names = ("a", "b", "part/c", "alone")
+    source = DataSource("mine", str(whole), 10, files=names)
+    other = other_data(source, tmp_path / "other")
     read = {
         str(path.relative_to(other)): path.read_bytes()
         for path in other.rglob("*")
         if path.is_file()
     }
     assert read == {"a": b"22", "b": b"33", "part/c": b"11", "alone": b"4444"}
-    assert dataset_id(other) != dataset_id(whole)
-    assert other_data(str(whole), tmp_path / "other") == other, "again"
+    assert dataset_id(other, names) != dataset_id(whole, names)
+    assert other_data(source, tmp_path / "other") == other, "again"
 
 
 def test_where_nothing_can_be_swapped_that_is_said(tmp_path):
     (tmp_path / "a").write_bytes(b"1")
     (tmp_path / "b").write_bytes(b"22")
-    for directory in (str(tmp_path), ""):
+    alone = DataSource("mine", str(tmp_path), 10, files=("a", "b"))
+    for source in (alone, DataSource("synthetic", "", 10)):
         with pytest.raises(DataError, match="swaps two files of equal size"):
-            other_data(directory, tmp_path / "other")
+            other_data(source, tmp_path / "other")
 
 
 @pytest.mark.long

@@ -6,7 +6,7 @@ import hashlib
 import importlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -262,18 +262,15 @@ def explain(directory: str, error: BaseException) -> str:
 BYTES_OF_A_FILE = 4096
 
 
-def dataset_id(directory: Path, names: Sequence[str] = ()) -> str:
+def dataset_id(directory: Path, names: Sequence[str]) -> str:
     """Return an id of the files in a directory, such as `6 files, 18.4 MB, 0f3a5c7e9b1d2f48`: their
     number, their total size, and a hash of names, sizes and beginnings.
 
     names: the files that the data set consists of, relative to the directory; a missing file does
-    not count. If empty, all files count whose names do not begin with a dot. Raises OSError for a
-    file that cannot be read.
+    not count. Raises OSError for a file that cannot be read.
     """
     known = hashlib.sha256()
-    visible = (path for path in files_of(directory) if not path.name.startswith("."))
-    named = (path for path in map(directory.joinpath, names) if path.is_file())
-    files = sorted(named if names else visible)
+    files = sorted(path for path in map(directory.joinpath, names) if path.is_file())
     total = 0
     for path in files:
         size = path.stat().st_size
@@ -283,16 +280,3 @@ def dataset_id(directory: Path, names: Sequence[str] = ()) -> str:
         known.update(os.fsencode(path.relative_to(directory)) + f"\0{size}\0".encode())
         known.update(hashlib.sha256(beginning).digest())
     return f"{len(files)} files, {total / 1e6:.1f} MB, {known.hexdigest()[:16]}"
-
-
-def files_of(directory: Path) -> Iterator[Path]:
-    """Yield all files below a directory, also in folders that are links to elsewhere; each folder
-    is visited once."""
-    been = set()
-    for folder, folders, names in os.walk(directory, followlinks=True):
-        place = os.path.realpath(folder)
-        if place in been:
-            folders.clear()
-            continue
-        been.add(place)
-        yield from (path for path in (Path(folder, name) for name in names) if path.is_file())
