@@ -3,6 +3,6 @@
 A file of one's own networks needs no more than the names here. Nothing here imports TensorFlow.
 """
 
-from hvdperf.models.registry import Network, Scale, Shard, Task, Traffic
+from hvdperf.models.registry import Network, Scale, Shard, Task
 
-__all__ = ["Network", "Scale", "Shard", "Task", "Traffic"]
+__all__ = ["Network", "Scale", "Shard", "Task"]

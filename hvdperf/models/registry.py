@@ -10,20 +10,6 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 
-class Traffic(Enum):
-    """The load that a network's gradients put on an allreduce.
-
-    A small variant keeps the class of its full-size network.
-    """
-
-    FEW_HUGE = "few huge tensors"
-    MANY_TINY = "hundreds of tiny tensors"
-    MIXED = "in between"
-    SPARSE = "a few rows of a large table, gathered rather than reduced"
-    TWO_BURSTS = "two models, one burst of gradients after the other"
-    UNKNOWN = "not classified"
-
-
 class Scale(Enum):
     """The size of a network. FULL: as published. SMALL: the same topology with less width and
     depth, for CPUs. THIN: as deep as published, so that its trace costs as much, with a quarter of
@@ -91,7 +77,6 @@ class Network:
     name: str
     builder: str
     input_size: int
-    traffic: Traffic = Traffic.UNKNOWN
     scale: Scale = Scale.FULL
     gradient_tensors: int = 0
     task: Task = Task.CLASSIFICATION
@@ -111,41 +96,38 @@ class Network:
         return self.task is Task.LANGUAGE and not self.origin
 
 
-_HUGE, _TINY, _MIXED = Traffic.FEW_HUGE, Traffic.MANY_TINY, Traffic.MIXED
-_BURSTS, _SPARSE = Traffic.TWO_BURSTS, Traffic.SPARSE
 _FULL, _SMALL = Scale.FULL, Scale.SMALL
-
 
 # A row names the module here, in which a function of the network's name builds it.
 _HOME = "hvdperf.models.networks"
 NETWORKS: dict[str, Network] = {
     network.name: replace(network, builder=f"{_HOME}.{network.builder}:{network.name}")
     for network in (
-        Network("vgg_16", "classifiers", 224, _HUGE, _FULL, 32, smallest=32),
-        Network("vgg_19", "classifiers", 224, _HUGE, _FULL, 38, smallest=32),
-        Network("resnet_50", "classifiers", 224, _TINY, _FULL, 214, smallest=32),
-        Network("resnet_v2_101", "classifiers", 224, _TINY, _FULL, 344, smallest=32),
-        Network("inception_v4", "inception", 299, _TINY, _FULL, 300, smallest=75),
-        Network("inception_v3", "inception", 299, _MIXED, _FULL, 190, smallest=75),
-        Network("googlenet", "inception", 224, _MIXED, _FULL, 116),
-        Network("alexnet", "classifiers", 227, _HUGE, _FULL, 16, smallest=67),
-        Network("dcgan", "dcgan", 64, _BURSTS, _FULL, 27, Task.ADVERSARIAL),
-        Network("lstm", "language", 35, _SPARSE, _FULL, 9, Task.LANGUAGE, 10_000),
-        Network("lstm_ptb_small", "language", 20, _SPARSE, _FULL, 9, Task.LANGUAGE, 10_000),
-        Network("lstm_ptb_large", "language", 35, _SPARSE, _FULL, 9, Task.LANGUAGE, 10_000),
-        Network("transformer", "language", 64, _MIXED, _FULL, 70, Task.LANGUAGE, 8_000),
-        Network("vgg_16_s", "classifiers", 32, _HUGE, _SMALL, 32, smallest=32),
-        Network("vgg_19_s", "classifiers", 32, _HUGE, _SMALL, 38, smallest=32),
-        Network("resnet_50_s", "classifiers", 32, _TINY, _SMALL, 54),
-        Network("resnet_v2_101_s", "classifiers", 32, _TINY, _SMALL, 94),
-        Network("inception_v4_s", "inception", 75, _TINY, _SMALL, 98, smallest=75),
-        Network("inception_v3_s", "inception", 75, _MIXED, _SMALL, 84, smallest=75),
-        Network("googlenet_s", "inception", 64, _MIXED, _SMALL, 44),
-        Network("alexnet_s", "classifiers", 67, _HUGE, _SMALL, 16, smallest=67),
-        Network("dcgan_s", "dcgan", 64, _BURSTS, _SMALL, 27, Task.ADVERSARIAL),
-        Network("lstm_s", "language", 20, _SPARSE, _SMALL, 9, Task.LANGUAGE, 2_000),
-        Network("transformer_s", "language", 32, _MIXED, _SMALL, 38, Task.LANGUAGE, 2_000),
-        Network("resnet_v2_101_t", "classifiers", 32, _TINY, Scale.THIN, 344),
+        Network("vgg_16", "classifiers", 224, _FULL, 32, smallest=32),
+        Network("vgg_19", "classifiers", 224, _FULL, 38, smallest=32),
+        Network("resnet_50", "classifiers", 224, _FULL, 214, smallest=32),
+        Network("resnet_v2_101", "classifiers", 224, _FULL, 344, smallest=32),
+        Network("inception_v4", "inception", 299, _FULL, 300, smallest=75),
+        Network("inception_v3", "inception", 299, _FULL, 190, smallest=75),
+        Network("googlenet", "inception", 224, _FULL, 116),
+        Network("alexnet", "classifiers", 227, _FULL, 16, smallest=67),
+        Network("dcgan", "dcgan", 64, _FULL, 27, Task.ADVERSARIAL),
+        Network("lstm", "language", 35, _FULL, 9, Task.LANGUAGE, 10_000),
+        Network("lstm_ptb_small", "language", 20, _FULL, 9, Task.LANGUAGE, 10_000),
+        Network("lstm_ptb_large", "language", 35, _FULL, 9, Task.LANGUAGE, 10_000),
+        Network("transformer", "language", 64, _FULL, 70, Task.LANGUAGE, 8_000),
+        Network("vgg_16_s", "classifiers", 32, _SMALL, 32, smallest=32),
+        Network("vgg_19_s", "classifiers", 32, _SMALL, 38, smallest=32),
+        Network("resnet_50_s", "classifiers", 32, _SMALL, 54),
+        Network("resnet_v2_101_s", "classifiers", 32, _SMALL, 94),
+        Network("inception_v4_s", "inception", 75, _SMALL, 98, smallest=75),
+        Network("inception_v3_s", "inception", 75, _SMALL, 84, smallest=75),
+        Network("googlenet_s", "inception", 64, _SMALL, 44),
+        Network("alexnet_s", "classifiers", 67, _SMALL, 16, smallest=67),
+        Network("dcgan_s", "dcgan", 64, _SMALL, 27, Task.ADVERSARIAL),
+        Network("lstm_s", "language", 20, _SMALL, 9, Task.LANGUAGE, 2_000),
+        Network("transformer_s", "language", 32, _SMALL, 38, Task.LANGUAGE, 2_000),
+        Network("resnet_v2_101_t", "classifiers", 32, Scale.THIN, 344),
     )
 }
 

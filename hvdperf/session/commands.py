@@ -58,13 +58,10 @@ def from_here(name: str, value: str) -> str:
 
 def list_networks() -> int:
     """List the network names that --models accepts."""
-    table = columns.Columns(
-        ("network", -18), ("input", 5), ("gradients", 9), (" task, and tensors of an allreduce", 0)
-    )
+    table = columns.Columns(("network", -18), ("input", 5), ("gradients", 9), (" task", 0))
     print(table.header)
     for each in NETWORKS.values():
-        task = f" {each.task.value}, {each.traffic.value}"
-        print(table.row(each.name, each.input_size, each.gradient_tensors, task))
+        print(table.row(each.name, each.input_size, each.gradient_tensors, f" {each.task.value}"))
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from hvdperf.models import inputs, registry, tasks
 from hvdperf.models.networks.classifiers import D, resnet_v2, vgg
 from hvdperf.models.networks.dcgan import LATENT, dcgan, dcgan_s
 from hvdperf.models.networks.inception import A, B, C, inception_v3, inception_v3_of
-from hvdperf.models.registry import NETWORKS, Scale, Task, Traffic, UnknownNetwork
+from hvdperf.models.registry import NETWORKS, Scale, Task, UnknownNetwork
 from hvdperf.worker import training
 from tests.support.training import all_finite, gradients, parameters, shapes
 
@@ -87,16 +86,6 @@ def grids(model: Any, layer: Any) -> list[tuple[int, ...]]:
     return [tuple(each.output.shape[1:]) for each in model.layers if isinstance(each, layer)]
 
 
-def traffic_of(model: Any) -> Traffic:
-    """What the sizes of the gradients say, in bytes."""
-    sizes = [4 * math.prod(shape) for shape in shapes(model)]
-    if max(sizes) > 0.5 * sum(sizes):
-        return Traffic.FEW_HUGE
-    if len(sizes) >= 200 and sum(size < 4096 for size in sizes) > 0.4 * len(sizes):
-        return Traffic.MANY_TINY
-    return Traffic.MIXED
-
-
 @pytest.mark.long
 @pytest.mark.usefixtures("without_random_weights")
 @pytest.mark.parametrize("name", FULL)
@@ -108,7 +97,6 @@ def test_full_size_network_has_the_published_counts_and_output_sizes(name):
     assert model.output_shape == (None, 1000)
     assert {tf.as_dtype(variable.dtype) for variable in model.trainable_variables} == {tf.float32}
     assert round(4 * count / 1e6) == megabytes
-    assert network.traffic is traffic_of(model)
     layer, expected = MODULES.get(name, ((), []))
     assert grids(model, layer) == expected
 
@@ -172,12 +160,11 @@ def test_small_network_takes_its_smallest_image_and_gives_logits(name):
             registry.build(name, size - 1, 10)
 
 
-def test_small_variants_keep_the_traffic_and_need_no_larger_images():
+def test_small_variants_have_few_tensors_and_need_no_larger_images():
     assert [name + "_s" for name in FULL] == SMALL
     # Tracing costs by the tensor: 115 is the budget of the default profile.
     assert max(NETWORKS[name].gradient_tensors for name in SMALL) <= 115
     for name in FULL:
-        assert NETWORKS[f"{name}_s"].traffic is NETWORKS[name].traffic
         assert NETWORKS[f"{name}_s"].smallest <= NETWORKS[name].smallest
 
 

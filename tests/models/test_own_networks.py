@@ -48,7 +48,6 @@ def test_a_network_of_a_file_can_be_built_by_its_name(file, module):
     (network,) = load_file(path)
     assert network.origin == str(path)
     assert registry.build("mine", 32, 10) == (32, 10)
-    assert registry.network("mine").traffic is registry.Traffic.UNKNOWN
     assert load_file(path) == (network,), "loading it again changes nothing"
     again = path.parent / ".." / path.parent.name / path.name
     assert load_file(again) == (network,), "it is the same file by another name"

@@ -6,7 +6,7 @@ import pytest
 
 from bench.sessions import LOOKS
 from hvdperf.errors import UserError
-from hvdperf.models.registry import NETWORKS, Scale, Traffic, network
+from hvdperf.models.registry import NETWORKS, Scale, network
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.comparisons import Question
 from hvdperf.plan.options import Options, resolve_profile
@@ -146,11 +146,6 @@ def test_a_shipped_profile_can_reach_a_verdict(name):
 @pytest.mark.parametrize(("name", "looks"), LOOKS.items())
 def test_error_rates_are_simulated_at_the_looks_of_the_shipped_profiles(name, looks):
     assert load_profile(name).sampling.looks == looks
-
-
-def test_the_default_profile_has_every_kind_of_traffic_of_image_classifiers():
-    traffic = {network(model).traffic for model in load_profile("default").models}
-    assert traffic == {Traffic.FEW_HUGE, Traffic.MANY_TINY, Traffic.MIXED}
 
 
 def test_the_nightly_profile_has_every_small_network():
