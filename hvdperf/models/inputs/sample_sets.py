@@ -8,7 +8,6 @@ A network can learn from each of them.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import shutil
 import sys
@@ -195,7 +194,7 @@ def _text(
 
 # All of them -----------------------------------------------------------------------------------
 
-# The file in a sample's directory that holds the version of the writers.
+# The file in a directory that marks it as a sample of the suite's own.
 STAMP = ".written-by"
 
 
@@ -208,32 +207,16 @@ WRITERS: dict[str, Callable[[Path], object]] = {
 }
 
 
-def is_current(directory: Path) -> bool:
-    """Return whether the directory has a sample that need not be written: one of this version, or a
-    user's own files."""
-    stamp = directory / STAMP
-    if not directory.exists():
-        return False
-    return not stamp.exists() or stamp.read_text() == _version()
-
-
-def _version() -> str:
-    """Return the version of the writers: a hash of this file."""
-    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
-
-
 def write(dataset: str, root: Path) -> bool:
-    """Write a data set's sample to root/dataset, whole or not at all. Return False if it is there
-    already. A sample of another version of these writers is replaced; other files are not."""
+    """Write a data set's sample to root/dataset, whole or not at all. Return False if there is
+    something already, which stays as it is: a sample, or a user's own files."""
     directory = root / dataset
-    if is_current(directory):
+    if directory.exists():
         return False
     unfinished = root / f".{dataset}.{os.getpid()}"
     try:
         WRITERS[dataset](unfinished)
-        (unfinished / STAMP).write_text(_version())
-        if directory.exists():
-            shutil.rmtree(directory)
+        (unfinished / STAMP).touch()
         try:
             unfinished.rename(directory)
         except OSError:
