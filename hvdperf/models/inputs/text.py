@@ -22,9 +22,6 @@ from hvdperf.models.inputs import Files, Request, faulty, unreadable
 END_OF_LINE = "<eos>"
 UNKNOWN = "<unk>"
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-
 # The names that the files may have, of which the published ones come first, and their splits.
 LAYOUTS = ("ptb.{}.txt", "{}.txt")
 SPLITS = {inputs.TRAIN: "train", inputs.VALIDATION: "valid", "test": "test"}
@@ -36,7 +33,7 @@ def locate(directory: str | Path, dataset: str = "ptb") -> Files:
     Every file is read once and checked; its count is that of its tokens, ends of lines included. If
     both sets are there, the former is taken.
     Raises DataError, in one line, for a directory without all three files, and for a file that is
-    empty or unreadable, is no UTF-8 or has a NUL byte. For the last two it names the line.
+    empty or unreadable, or is not UTF-8.
     """
     root = Path(directory)
     candidates = (
@@ -100,10 +97,6 @@ def sequences(files: Files, split: str, length: int) -> int:
     return (tokens - 1) // length
 
 
-_FETCH = "fetch the text again"
-_CONVERT = "convert it with iconv -t UTF-8, or fetch the text again"
-
-
 def _by_rank(item: tuple[str, int]) -> tuple[int, str]:
     word, frequency = item
     return -frequency, word
@@ -111,31 +104,21 @@ def _by_rank(item: tuple[str, int]) -> tuple[int, str]:
 
 def _lines(path: Path) -> Iterator[list[str]]:
     """Yield the tokens of each line, <eos> last. A blank line is <eos> alone."""
-    number, anything = 0, False
+    anything = False
     try:
-        with open(path, "rb") as file:
-            # In binary mode, because in text mode a lone carriage return would end a line, and an
-            # editor would count other lines.
-            for number, line in enumerate(file, 1):
-                words = _words(path, number, line)
+        # By default a lone carriage return would end a line, too.
+        with open(path, encoding="utf-8-sig", newline="\n") as file:
+            for line in file:
+                words = line.split()
                 anything = anything or bool(words)
                 yield [*words, END_OF_LINE]
     except OSError as error:
         raise unreadable(path, error) from error
-    if not anything:
-        raise faulty(path, "has no word in it" if number else "empty", _FETCH)
-
-
-def _words(path: Path, number: int, line: bytes) -> list[str]:
-    if b"\0" in line:
-        raise faulty(path, f"line {number} has a NUL byte: the file is not text", _FETCH)
-    if number == 1:
-        line = line.removeprefix(_BYTE_ORDER_MARK)
-    try:
-        return line.decode("utf-8").split()
     except UnicodeDecodeError as error:
-        byte = f"byte {line[error.start]:#04x} at position {error.start}"
-        raise faulty(path, f"line {number} is not UTF-8 ({byte})", _CONVERT) from error
+        remedy = "convert it with iconv -t UTF-8, or fetch the text again"
+        raise faulty(path, f"is not UTF-8 ({error.reason})", remedy) from error
+    if not anything:
+        raise faulty(path, "has no word in it", "fetch the text again")
 
 
 # The pipeline ----------------------------------------------------------------------------------
