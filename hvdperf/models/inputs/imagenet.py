@@ -22,7 +22,7 @@ SHUFFLED_RECORDS = 1024
 
 _AREA = (0.08, 1.0)
 _ASPECT = (3 / 4, 4 / 3)
-_FEATURES = {
+FEATURES = {
     "image/encoded": tf.io.FixedLenFeature([], tf.string),
     "image/class/label": tf.io.FixedLenFeature([], tf.int64),
 }
@@ -57,7 +57,7 @@ def dataset(files: Files, split: str, request: Request) -> tf.data.Dataset:
     size = (request.size, request.size)
 
     def decode(number: tf.Tensor, record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        features = tf.io.parse_single_example(record, _FEATURES)
+        features = tf.io.parse_single_example(record, FEATURES)
         encoded = features["image/encoded"]
         if is_training and request.augment:
             image = _random_crop(encoded, tf.stack([streams[0], number]))

@@ -5,7 +5,7 @@ validation-00000-of-00128. Records are numbered from 0 within their shard, here 
 message. Finding needs no TensorFlow.
 
 python -m hvdperf.models.inputs.imagenet_files DIR [--decode] prints the numbers of records as JSON.
-The first fault is one line on stderr. --decode: decode every image.
+The first fault is one line on stderr. --decode: parse every record, and decode its image.
 """
 
 from __future__ import annotations
@@ -73,21 +73,21 @@ def shards(root: Path, split: str) -> tuple[Path, ...]:
     return ()
 
 
-# The first images of each shard are decoded. This takes milliseconds an image, hours for all of
-# ImageNet.
-DECODED = 32
+# The first records of each shard are parsed and their images decoded. This takes milliseconds a
+# record, hours for all of ImageNet.
+PARSED = 32
 
 # Their records ---------------------------------------------------------------------------------
 
 
-def check(files: Files, decoded: float = DECODED) -> Files:
+def check(files: Files, parsed: float = PARSED) -> Files:
     """Return the files with the numbers of their records.
 
-    Every record is read whole: its checksums, and that it is an Example of a JPEG with a label in
-    1..1000. decoded: how many images of each shard are decoded. Raises DataError, in one line, for
-    the first fault.
+    Every record is read, and so its checksums are checked. parsed: of how many records of each
+    shard it is checked that they are Examples of a JPEG with a label in 1..1000. Raises DataError,
+    in one line, for the first fault.
     """
-    check_shard = partial(_check, decoded=decoded)
+    check_shard = partial(_check, parsed=parsed)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         counts = {split: sum(pool.map(check_shard, paths)) for split, paths in files.paths.items()}
     return replace(files, counts=counts)
@@ -119,42 +119,34 @@ def _remedy(record: int) -> str:
     return REMEDY if record else f"is it really ImageNet as TFRecords? if so, {REMEDY}"
 
 
-def _check(path: Path, decoded: float) -> int:
+def _check(path: Path, parsed: float) -> int:
     """Return the number of records of a shard."""
     number = -1
     for number, record in enumerate(records(path)):
-        fault = _fault(record, decode=number < decoded)
+        fault = _fault(record) if number < parsed else ""
         if fault:
             raise faulty(path, f"record {number} {fault}", _remedy(number))
     return number + 1
 
 
-def _fault(record: bytes, decode: bool) -> str:
-    """Return why the record is not one of ImageNet, "" if it is. decode: decode the image, too."""
+def _fault(record: bytes) -> str:
+    """Return why the pipeline cannot read the record, "" if it can."""
     import tensorflow as tf
-    from google.protobuf.message import DecodeError
+
+    from hvdperf.models.inputs.imagenet import FEATURES
 
     try:
-        features = tf.train.Example.FromString(record).features.feature
-    except DecodeError:
-        return "is not a tf.train.Example"
-    for name in ("image/encoded", "image/class/label"):
-        if name not in features:
-            return f"is not an Example with {name}"
-    images = features["image/encoded"].bytes_list.value
-    labels = features["image/class/label"].int64_list.value
-    if len(images) != 1 or not images[0].startswith(b"\xff\xd8\xff"):
-        return "has no JPEG in image/encoded"
-    if len(labels) != 1:
-        return "has no integer in image/class/label"
-    if not 1 <= labels[0] < CLASSES:
-        return f"has {labels[0]} in image/class/label, not 1..{CLASSES - 1}"
-    if decode:
-        try:
-            tf.io.decode_jpeg(images[0], channels=3)
-        except tf.errors.InvalidArgumentError:
-            return "cannot be decoded"
-    return ""
+        features = tf.io.parse_single_example(record, FEATURES)
+    # The error quotes the record, which need not be UTF-8.
+    except (tf.errors.InvalidArgumentError, UnicodeDecodeError):
+        return f"is not a tf.train.Example with {' and '.join(FEATURES)}"
+    image, label = features["image/encoded"], int(features["image/class/label"])
+    try:
+        tf.io.extract_jpeg_shape(image)
+        tf.io.decode_jpeg(image, channels=3)
+    except tf.errors.InvalidArgumentError:
+        return "has no whole JPEG in image/encoded"
+    return "" if 1 <= label < CLASSES else f"has {label} in image/class/label, not 1..{CLASSES - 1}"
 
 
 def main(directory: str, *options: str) -> int:
@@ -162,7 +154,7 @@ def main(directory: str, *options: str) -> int:
 
     tf.config.set_visible_devices([], "GPU")
     try:
-        files = check(locate(directory), math.inf if options else DECODED)
+        files = check(locate(directory), math.inf if options else PARSED)
     except (DataError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
