@@ -7,8 +7,9 @@ network with data of its own, each part may also be tensors in dicts and tuples.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import tensorflow as tf
 
@@ -17,67 +18,77 @@ from hvdperf.models.networks.dcgan import LATENT
 from hvdperf.models.registry import Network, Task
 
 
-class Step(Protocol):
-    """A task's part of a training step. Each task is a class below.
-
-    size: the input's height and width in pixels, or the length of a sequence. classes: the number
-    of labels, or of words.
-    """
-
-    def __init__(self, size: int, classes: int) -> None: ...
-
-    def build(self, network: str) -> Sequence[Any]:
-        """Return new Keras models, in the order in which a step trains them."""
-
-    def signature(self) -> Sequence[Any]:
-        """Return a tf.TensorSpec for each tensor of a batch, nested as a batch is. The number of
-        samples is open."""
-
-    def losses(self, models: Sequence[Any], batch: Sequence[Any]) -> Sequence[Any]:
-        """Return each model's loss of every sample, shape [samples]."""
-
-    def scores(self, models: Sequence[Any], batch: Sequence[Any]) -> tuple[Any, Any]:
-        """Return, without training, the loss of every sample and the share of its labels that was
-        predicted, both of shape [samples]. Raises NotScored if the task has no right answers."""
-
-    def prepare(self, dataset: Any, seed: int, stream: int) -> Any:
-        """Turn a dataset of the network's kind of input into one of batches. seed and stream (the
-        number of this shard) decide everything that is drawn at random."""
-
-
 class NotScored(ValueError):
     """The task has no measure of how good a model is."""
 
 
-class Labelled:
-    """The common part of a Step in which every output of one model has a label. A batch is inputs
-    and their labels, int32 [n] or [n, length]. The loss and the score of a sample are means over
-    its labels."""
+class Step(ABC):
+    """A task's part of a training step. Each task is a class below.
 
-    def __init__(self, size: int, classes: int) -> None:
+    size: the input's height and width in pixels, or the length of a sequence. classes: the number
+    of labels, or of words. A network may have data of its own: then a batch is what its `data`
+    function yields, batched.
+    """
+
+    def __init__(self, network: Network, size: int, classes: int) -> None:
+        self._network = network
         self._size = size
         self._classes = classes
 
     def build(self, network: str) -> Sequence[Any]:
-        return (registry.build(network, self._size, self._classes),)
+        """Return new Keras models, in the order in which a step trains them."""
+        models = registry.build(network, self._size, self._classes)
+        return models if isinstance(models, (tuple, list)) else (models,)
 
-    def losses(self, models: Sequence[Any], batch: Sequence[tf.Tensor]) -> Sequence[tf.Tensor]:
+    def signature(self) -> Sequence[Any]:
+        """Return a tf.TensorSpec for each tensor of a batch, nested as a batch is. The number of
+        samples is open."""
+        if self._network.data:
+            return contract.batch_signature(self._network.name, self._size)
+        return self._batch()
+
+    def prepare(self, dataset: tf.data.Dataset, seed: int, stream: int) -> tf.data.Dataset:
+        """Turn a dataset of the network's input into one of batches. seed and stream (the number of
+        this shard) decide everything that is drawn at random."""
+        return dataset
+
+    @abstractmethod
+    def _batch(self) -> Sequence[Any]:
+        """Return the signature without data of the network's own."""
+
+    @abstractmethod
+    def losses(self, models: Sequence[Any], batch: Sequence[Any]) -> Sequence[tf.Tensor]:
+        """Return each model's loss of every sample, shape [samples]."""
+
+    @abstractmethod
+    def scores(self, models: Sequence[Any], batch: Sequence[Any]) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return, without training, the loss of every sample and the share of its labels that was
+        predicted, both of shape [samples]. Raises NotScored if the task has no right answers."""
+
+
+class Labelled(Step):
+    """The common part of a Step in which every output of one model has a label. A batch is inputs
+    and their labels, int32 [n] or [n, length]. The loss and the score of a sample are means over
+    its labels, unless the network has a loss of its own."""
+
+    def losses(self, models: Sequence[Any], batch: Sequence[Any]) -> Sequence[tf.Tensor]:
         (model,) = models
         inputs, labels = batch
-        logits = model(inputs, training=True)
-        contract.check_logits(logits, labels, self._classes)
-        return (_of_sample(_cross_entropy(labels, logits)),)
+        outputs = model(inputs, training=True)
+        if self._network.loss:
+            losses = registry.function(self._network.loss)(labels, outputs)
+            contract.check_loss(losses)
+            return (losses,)
+        contract.check_logits(outputs, labels, self._classes)
+        return (_of_sample(_cross_entropy(labels, outputs)),)
 
-    def scores(
-        self, models: Sequence[Any], batch: Sequence[tf.Tensor]
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def scores(self, models: Sequence[Any], batch: Sequence[Any]) -> tuple[tf.Tensor, tf.Tensor]:
+        if self._network.loss:
+            raise NotScored(f"{self._network.name} has a loss of its own")
         (model,) = models
         inputs, labels = batch
         logits = model(inputs, training=False)
         return _of_sample(_cross_entropy(labels, logits)), _of_sample(_hits(labels, logits))
-
-    def prepare(self, dataset: tf.data.Dataset, seed: int, stream: int) -> tf.data.Dataset:
-        return dataset
 
 
 def _of_sample(values: tf.Tensor) -> tf.Tensor:
@@ -100,7 +111,7 @@ def _hits(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
 class Classification(Labelled):
     """The choice of a class (Step). A batch is images float32 [n, s, s, 3] and labels int32 [n]."""
 
-    def signature(self) -> Sequence[tf.TensorSpec]:
+    def _batch(self) -> Sequence[tf.TensorSpec]:
         images = tf.TensorSpec([None, self._size, self._size, 3], tf.float32)
         return images, tf.TensorSpec([None], tf.int32)
 
@@ -109,12 +120,12 @@ class Language(Labelled):
     """The language task (Step). A batch is tokens int32 [n, length] and, one word later in the
     stream, targets int32 [n, length]."""
 
-    def signature(self) -> Sequence[tf.TensorSpec]:
+    def _batch(self) -> Sequence[tf.TensorSpec]:
         sequence = tf.TensorSpec([None, self._size], tf.int32)
         return sequence, sequence
 
 
-class Adversarial:
+class Adversarial(Step):
     """The adversarial task (Step), arXiv:1511.06434. A batch is images float32 [n, s, s, 3] in
     -1..1 and latent vectors float32 [n, LATENT], drawn evenly from -1..1 as in the paper.
 
@@ -122,15 +133,7 @@ class Adversarial:
     the one of arXiv:1406.2661, section 3, that does not saturate: -log D(G(z)).
     """
 
-    def __init__(self, size: int, classes: int) -> None:
-        self._size = size
-        self._classes = classes
-
-    def build(self, network: str) -> Sequence[Any]:
-        models: Sequence[Any] = registry.build(network, self._size, self._classes)
-        return models
-
-    def signature(self) -> Sequence[tf.TensorSpec]:
+    def _batch(self) -> Sequence[tf.TensorSpec]:
         images = tf.TensorSpec([None, self._size, self._size, 3], tf.float32)
         return images, tf.TensorSpec([None, LATENT], tf.float32)
 
@@ -152,6 +155,9 @@ class Adversarial:
         raise NotScored("a generator has no accuracy")
 
     def prepare(self, dataset: tf.data.Dataset, seed: int, stream: int) -> tf.data.Dataset:
+        if self._network.data:
+            return dataset
+
         def pair(number: tf.Tensor, batch: tuple[tf.Tensor, tf.Tensor]) -> tuple[Any, Any]:
             images, _ = batch
             # No key occurs twice: the number of a batch is below 2**40, and there are few seeds and
@@ -164,44 +170,6 @@ class Adversarial:
         return dataset.enumerate().map(pair)
 
 
-class Own:
-    """The task (Step) of a network that has a loss or data of its own. A batch is what its data
-    function yields, batched, or what the task that it is registered for takes.
-
-    base: that task. Everything that the network does not define is left to it.
-    """
-
-    def __init__(self, size: int, network: Network, base: Step) -> None:
-        self._size = size
-        self._network = network
-        self._base = base
-
-    def build(self, network: str) -> Sequence[Any]:
-        return self._base.build(network)
-
-    def signature(self) -> Sequence[Any]:
-        if not self._network.data:
-            return self._base.signature()
-        return contract.batch_signature(self._network.name, self._size)
-
-    def losses(self, models: Sequence[Any], batch: Sequence[Any]) -> Sequence[tf.Tensor]:
-        if not self._network.loss:
-            return self._base.losses(models, batch)
-        (model,) = models
-        inputs, labels = batch
-        losses = registry.function(self._network.loss)(labels, model(inputs, training=True))
-        contract.check_loss(losses)
-        return (losses,)
-
-    def scores(self, models: Sequence[Any], batch: Sequence[Any]) -> tuple[tf.Tensor, tf.Tensor]:
-        if self._network.loss:
-            raise NotScored(f"{self._network.name} has a loss of its own")
-        return self._base.scores(models, batch)
-
-    def prepare(self, dataset: tf.data.Dataset, seed: int, stream: int) -> tf.data.Dataset:
-        return dataset if self._network.data else self._base.prepare(dataset, seed, stream)
-
-
 _STEPS: Mapping[Task, type[Step]] = {
     Task.CLASSIFICATION: Classification,
     Task.LANGUAGE: Language,
@@ -210,5 +178,4 @@ _STEPS: Mapping[Task, type[Step]] = {
 
 
 def find(network: Network, size: int, classes: int) -> Step:
-    step = _STEPS[network.task](size, classes)
-    return Own(size, network, step) if network.loss or network.data else step
+    return _STEPS[network.task](network, size, classes)
