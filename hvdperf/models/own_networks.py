@@ -4,7 +4,7 @@ TensorFlow."""
 from __future__ import annotations
 
 import hashlib
-import importlib.util
+import importlib
 import os
 import re
 import shlex
@@ -77,26 +77,18 @@ def load_file(path: str | Path) -> tuple[Network, ...]:
 
 
 def _module_of(path: Path) -> ModuleType:
-    """Run a file as a module. Raises BadWorkloads if it cannot be one, and whatever it raises."""
+    """Import a file as a module. Raises BadWorkloads if it cannot be one, and whatever it
+    raises."""
     if not path.stem.isidentifier() or path.suffix != ".py":
         raise BadWorkloads(f"{path}: is no name of a module, such as my_networks.py")
     if not path.is_file():
         raise BadWorkloads(f"{path}: no such file")
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
-    specification = importlib.util.spec_from_file_location(path.stem, path)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    known = sys.modules.get(path.stem)
-    if known is not None and getattr(known, "__file__", None) != str(path):
+    importlib.invalidate_caches()
+    module = importlib.import_module(path.stem)
+    if module.__file__ != str(path):
         raise BadWorkloads(f"{path}: there is another module {path.stem}; rename the file")
-    sys.modules[path.stem] = module
-    try:
-        specification.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[path.stem]
-        raise
     return module
 
 
