@@ -126,9 +126,9 @@ class Entry:
 
 
 def entry_of(archive: Archive) -> Entry | None:
-    """Return a session's entry; None if it has no fault case, or no readable session.json."""
+    """Return a session's entry; None if it has no fault case."""
     tried = [case for case in archive.cases if case.comparison.is_fault_case]
-    if not tried or archive.session is None:
+    if not tried:
         return None
     asked = archive.session.asked.texts.items()
     settings = {name: value for name, value in asked if name.startswith(_HOW)}

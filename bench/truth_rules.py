@@ -87,8 +87,8 @@ def recordings(archive: Archive) -> list[Recorded]:
     """Return the recordings of a session, one for each of its networks that had faults. Raises
     UserError if the session has not ended, has too few rounds, or if no fault was planted."""
     session, place = archive.session, shown(archive.directory)
-    if session is None or archive.unfinished:
-        raise UserError(archive.unfinished or archive.why_no_session)
+    if archive.unfinished:
+        raise UserError(archive.unfinished)
     count = sum(len(each.launches) for of in archive.rounds.values() for each in of.values())
     found = []
     for group, rounds in archive.rounds.items():

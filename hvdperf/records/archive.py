@@ -80,16 +80,17 @@ class Store:
 
 Document = TypeVar("Document")
 _LONGEST_REASON = 160
+_GIVE = "give the directory of a session, such as results/runs/20260131T235959Z-4711"
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A session: its own document (None if it cannot be read), its cases sorted by name, and one
-    line for each file that was left out. rounds: all of each round group on disk, by their numbers.
+    """A session: its own document, its cases sorted by name, and one line for each file that was
+    left out. rounds: all of each round group on disk, by their numbers.
     sessions: those that were put together in this one (report/session.py); () for one alone."""
 
     directory: Path
-    session: documents.SessionDocument | None
+    session: documents.SessionDocument
     cases: tuple[documents.Case, ...]
     left_out: tuple[str, ...]
     rounds: Mapping[RoundGroup, Mapping[int, Round]] = field(default_factory=dict)
@@ -97,26 +98,16 @@ class Archive:
 
     @property
     def name(self) -> str:
-        return self.directory.resolve().name if self.session is None else self.session.session
+        return self.session.session
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """Return the session's fingerprint. Raises IndexError if no document of it could be
-        read."""
-        return (self.session or self.cases[0]).fingerprint
-
-    @property
-    def why_no_session(self) -> str:
-        """Return why the session's own document is missing, in words."""
-        start = _line(self.directory / documents.SESSION_FILE, "")
-        lines = (line for line in self.left_out if line.startswith(start))
-        return next(lines, f"there is no {documents.SESSION_FILE} in it")
+        return self.session.fingerprint
 
     @property
     def unfinished(self) -> str:
-        """Return a warning if the session has not ended; "" if it has, or if its own document
-        cannot be read."""
-        if self.session is None or self.session.exit_status is not None:
+        """Return a warning if the session has not ended; "" if it has."""
+        if self.session.exit_status is not None:
             return ""
         return (
             f"{shown(self.directory)}: the session still runs, or was killed; in that case "
@@ -131,7 +122,8 @@ class OfEarlierFormat(Unreadable):
 def read_session(directory: Path) -> Archive:
     """Read every document of a session. directory: results/runs/<session>.
 
-    Raises UserError if the directory cannot be listed, or if the session has an earlier format.
+    Raises UserError if the directory cannot be listed, if the session's own document cannot be
+    read, or if the session has an earlier format.
     """
     of_session, of_rounds = directory / documents.SESSION_FILE, directory / documents.ROUNDS
     try:
@@ -139,10 +131,9 @@ def read_session(directory: Path) -> Archive:
         files = sorted(path for path in directory.iterdir() if path.name != documents.SUMMARY_FILE)
         files_of_rounds = sorted(of_rounds.iterdir()) if of_rounds.is_dir() else []
     except OSError as error:
-        raise UserError(
-            f"{shown(directory)}: {error.strerror}; give the directory of a session, such as "
-            "results/runs/20260131T235959Z-4711"
-        ) from None
+        raise UserError(f"{shown(directory)}: {error.strerror}; {_GIVE}") from None
+    if of_session not in files:
+        raise UserError(f"{shown(directory)}: there is no {documents.SESSION_FILE} in it; {_GIVE}")
     left_out: dict[Path, str] = {}
 
     @contextmanager
@@ -157,23 +148,22 @@ def read_session(directory: Path) -> Archive:
         except Unreadable as error:
             left_out[path] = str(error)
 
-    session = None
-    if of_session in files:
-        with noted(of_session):
-            session = read_document(of_session, documents.SessionDocument)
-    name = session.session if session is not None else directory.resolve().name
+    with noted(of_session):
+        session = read_document(of_session, documents.SessionDocument)
+    if of_session in left_out:
+        raise UserError(_line(of_session, left_out[of_session], ""))
     rounds: dict[RoundGroup, dict[int, Round]] = {}
     for path in files_of_rounds:
         with noted(path):
             found = read_document(path, documents.RoundsDocument)
-            _check_rounds(path, found, name)
+            _check_rounds(path, found, session.session)
             rounds[found.group] = {each.number: each for each in found.rounds}
     cases: list[documents.Case] = []
     for path in files:
         if path != of_session and not (path == of_rounds and path.is_dir()):
             with noted(path):
                 case = read_document(path, documents.CaseDocument)
-                _check(path, case, name)
+                _check(path, case, session.session)
                 cases.append(_put_together(case, rounds))
     return Archive(
         directory,
@@ -272,13 +262,13 @@ def _put_together(
     return documents.Case(**fields)
 
 
-def _line(path: Path, why: str) -> str:
+def _line(path: Path, why: str, says: str = "left out: ") -> str:
     """Return one line, even if the file's name or the reason contains line breaks. The reason is
     cut to _LONGEST_REASON characters."""
     reason = " ".join(why.split())
     if len(reason) > _LONGEST_REASON:
         reason = reason[: _LONGEST_REASON - 3] + "..."
-    return f"{' '.join(shown(path).split())}: left out: {reason}"
+    return f"{' '.join(shown(path).split())}: {says}{reason}"
 
 
 def summary_of(
@@ -286,10 +276,8 @@ def summary_of(
 ) -> documents.Summary:
     """Return a session in one small document. Of a session against the reference only the cases
     count, and of one that measures others again only the results: a case has its verdict by its own
-    rule. Raises UserError if its own document cannot be read."""
+    rule."""
     session = archive.session
-    if session is None:
-        raise UserError(f"{shown(archive.directory)}: {archive.why_no_session}")
     others = together(session.disturbances)
     return documents.Summary(
         documents.SUMMARY_FORMAT,

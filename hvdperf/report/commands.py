@@ -75,9 +75,6 @@ def report_sessions(sessions: Sequence[Path], request: ReportRequest) -> int:
     points = request.points()
     directory, *others = sessions or [newest_session(request.results or RESULTS)]
     archive = read_sessions(directory, others)
-    if archive.session is None and not archive.cases:
-        why = next(iter(archive.left_out), "it holds no document of a session")
-        raise UserError(f"{shown(directory)}: nothing to report: {why}; give results/runs/...")
     if request.figures is not None:
         for told in archive.left_out:
             complain(told)

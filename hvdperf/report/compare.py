@@ -107,7 +107,7 @@ def new_series(earlier: Archive, archive: Archive) -> list[str]:
     there are none."""
     then, now = (
         {name: asked[name] or "(nothing)" for name in _ANOTHER if name in asked}
-        for asked in map(_settings, (earlier, archive))
+        for asked in (earlier.session.asked.texts, archive.session.asked.texts)
     )
     return differences(earlier.fingerprint, archive.fingerprint) + differences(then, now)
 
@@ -121,13 +121,8 @@ def asked_apart(a: Archive, b: Archive, ours: Case, theirs: Case) -> list[str]:
 
 def _settings_apart(a: Archive, b: Archive, work: type[Work]) -> list[str]:
     """Return the differences of two sessions' settings that make figures of this work
-    incomparable; [] if the settings of a session are not known."""
-    ours, theirs = _settings(a), _settings(b)
-    return _differing(ours, theirs, work.depends_on if ours and theirs else ())
-
-
-def _settings(archive: Archive) -> Mapping[str, str]:
-    return archive.session.asked.texts if archive.session is not None else {}
+    incomparable."""
+    return _differing(a.session.asked.texts, b.session.asked.texts, work.depends_on)
 
 
 def _asked(comparison: Comparison) -> dict[str, object]:
@@ -318,9 +313,8 @@ def _table(found: Sequence[Pair]) -> Table:
 def _session(archive: Archive) -> str:
     """Return a line such as `20260131T235959Z-4711: profile smoke, AMD EPYC, 2 cores, ...: 3
     PASS`."""
-    known, session = archive.fingerprint, archive.session
-    profile = "" if session is None else f"profile {session.profile}, "
-    where = f"{profile}{words.machine(known)}, {words.stack(known)}"
+    known = archive.fingerprint
+    where = f"profile {archive.session.profile}, {words.machine(known)}, {words.stack(known)}"
     verdicts = verdict.counted(Counter(case.verdict for case in archive.cases))
     return f"{archive.name}: {where}: {verdicts}"
 
@@ -335,9 +329,7 @@ def _warnings(a: Archive, b: Archive, changed: Sequence[str]) -> Iterator[str]:
     if a.name == b.name:
         yield "A and B are the same session"
     for name, archive in (("A", a), ("B", b)):
-        if archive.session is None:
-            yield f"session.json of {name} cannot be read"
-        elif archive.session.asked.inject:
+        if archive.session.asked.inject:
             yield f"{name} has an injected fault: {archive.session.asked.inject}"
         if archive.unfinished:
             yield f"{name}: {archive.unfinished}"

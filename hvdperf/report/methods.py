@@ -70,8 +70,7 @@ def facts(archive: Archive) -> Facts:
     """Return the facts about all cases together."""
     cases, session, known = archive.cases, archive.session, archive.fingerprint
     found = {**_machine(known, session), **_versions(known), **_design(cases, known)}
-    if session is not None:
-        found |= _of_session(session, archive.sessions, cases)
+    found |= _of_session(session, archive.sessions, cases)
     if archive.sessions:
         counts = {case.figure.observations for case in cases if case.figure is not None}
         return found | {"sessions": words.span(counts) if counts else None}
@@ -81,8 +80,7 @@ def facts(archive: Archive) -> Facts:
 def _of_session(
     session: SessionDocument, parts: Sequence[Archive], cases: Sequence[Case]
 ) -> dict[str, object]:
-    documents = [each.session for each in parts if each.session is not None]
-    starts = [f"{each.began_at.astimezone(UTC):%Y-%m-%d %H:%M}" for each in documents]
+    starts = [f"{each.session.began_at.astimezone(UTC):%Y-%m-%d %H:%M}" for each in parts]
     when = f"on {began(session)}"
     if starts:
         when = f"in {words.plural(len(starts), 'session')} that began at {words.joined(starts)} UTC"
@@ -116,8 +114,8 @@ def _stopping(session: SessionDocument, cases: Sequence[Case]) -> str | None:
     )
 
 
-def _machine(known: Fingerprint, session: SessionDocument | None) -> dict[str, object]:
-    parts = [words.machine(known, 1 if session is None else len(session.hosts))]
+def _machine(known: Fingerprint, session: SessionDocument) -> dict[str, object]:
+    parts = [words.machine(known, len(session.hosts))]
     parts += [f"SMT {known['smt']}"] if known["smt"] else []
     parts += [f"Linux {known['kernel']}"] if known["kernel"] != "unknown" else []
     parts += [f"in a container ({known['container']})"] if known["container"] else []
@@ -147,7 +145,7 @@ def _versions(known: Fingerprint) -> dict[str, object]:
 
 def _trainings(archive: Archive) -> Iterator[Facts]:
     """Yield the facts about each script, and about networks that were trained alike."""
-    made_up = None if archive.session is None else archive.session.made_up_data
+    made_up = archive.session.made_up_data
     own = {name_of(line) for line in archive.fingerprint.get("own_networks", [])}
     workloads = dict.fromkeys(case.workload for case in archive.cases if case.workload != SWEEP)
     yield from ({"script": workload.model} for workload in workloads if workload.is_script)

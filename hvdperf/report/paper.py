@@ -165,8 +165,7 @@ def _measured(archive: Archive) -> scaling.Measured:
 
 def measured_on(archive: Archive) -> str:
     """Return a sentence on the machine and the stack."""
-    hosts = 1 if archive.session is None else len(archive.session.hosts)
-    known = archive.fingerprint
+    known, hosts = archive.fingerprint, len(archive.session.hosts)
     return f"Measured with {words.stack(known)} on {words.machine(known, hosts)}."
 
 

@@ -76,7 +76,7 @@ def pooled(archives: Sequence[Archive]) -> Archive:
     and so are breakdowns of wall time, which are of one session. Raises UserError for sessions that
     cannot be put together."""
     first = archives[0]
-    documents = [_document(archive) for archive in archives]
+    documents = [archive.session for archive in archives]
     known = {case.name: case for case in first.cases}
     for number, archive in enumerate(archives[1:], start=1):
         path = shown(archive.directory)
@@ -112,12 +112,6 @@ def pooled(archives: Sequence[Archive]) -> Archive:
         tuple(left_out),
         sessions=tuple(archives),
     )
-
-
-def _document(archive: Archive) -> SessionDocument:
-    if archive.session is None:
-        raise UserError(f"{shown(archive.directory)}: {archive.why_no_session}")
-    return archive.session
 
 
 def _one_document(documents: Sequence[SessionDocument]) -> SessionDocument:
@@ -194,7 +188,7 @@ def by_session(archive: Archive) -> Section | None:
         own = sound[number].get(case.name)
         return None if own is None or own.figure is None else own.figure.estimate
 
-    days = [f"{_document(each).began_at:%Y-%m-%d %H:%M}" for each in archive.sessions]
+    days = [f"{each.session.began_at:%Y-%m-%d %H:%M}" for each in archive.sessions]
     rows = Table.of(
         archive.cases,
         value("case", "case", lambda case: case.name),
@@ -216,7 +210,7 @@ def by_session(archive: Archive) -> Section | None:
 
 
 def session_report(archive: Archive) -> Report:
-    """Return the report of a session, of which there is one document at least."""
+    """Return the report of a session."""
     cases, session = archive.cases, archive.session
     together = [each.cases for each in archive.sessions]
     answers = [
@@ -231,7 +225,7 @@ def session_report(archive: Archive) -> Report:
         collectives.section(cases),
         convergence.section(cases),
         launches.memory(cases),
-        machine.section(archive.fingerprint, () if session is None else session.disturbances),
+        machine.section(archive.fingerprint, session.disturbances),
     ]
     folded = (replace(each, explains=True) for each in explanations)
     return _report(archive, [*answers, *folded])
@@ -244,12 +238,11 @@ def brief_report(archive: Archive) -> Report:
 
 
 def _report(archive: Archive, sections: Iterable[Section | None]) -> Report:
-    cases = archive.cases
-    limits = "" if archive.session is None else archive.session.asked.thresholds.label
-    profile = "" if archive.session is None else f"profile {archive.session.profile}, "
+    cases, session = archive.cases, archive.session
+    limits = session.asked.thresholds.label
     counts = Counter(case.verdict for case in cases)
     return Report(
-        title=f"hvdperf: {profile}session {archive.name}",
+        title=f"hvdperf: profile {session.profile}, session {archive.name}",
         verdict=worst(list(counts)),
         counts={word: counts[word] for word in Verdict if counts[word]},
         facts=_facts(archive),
@@ -260,7 +253,7 @@ def _report(archive: Archive, sections: Iterable[Section | None]) -> Report:
         left_out=archive.left_out,
         overview=board.overview(cases, limits, [each.cases for each in archive.sessions]),
         limits=limits,
-        next_steps=() if archive.session is None else archive.session.next_steps,
+        next_steps=session.next_steps,
     )
 
 
@@ -286,25 +279,24 @@ def named_apart(sections: Iterable[Section]) -> tuple[Section, ...]:
 def _facts(archive: Archive) -> dict[str, str]:
     """Return facts about the session in a few words each, by name."""
     known, session = archive.fingerprint, archive.session
-    facts = {}
-    if session is not None:
-        facts["began"] = began(session)
-        facts["host" if len(session.hosts) == 1 else "hosts"] = ", ".join(session.hosts)
-    facts |= {"machine": words.machine(known), "stack": words.stack(known)}
-    if session is not None:
-        facts["ranks"] = session.launched
-        facts["world sizes"] = ", ".join(map(str, session.world_sizes))
-        timed = session.timed_seconds / max(session.elapsed_seconds, 1e-9)
-        minutes = session.elapsed_seconds / 60
-        facts["took"] = f"{minutes:.1f} min, {100 * timed:.0f} % of it in timed blocks"
-        facts["suite"] = session.suite
-        thresholds = session.asked.thresholds
-        if thresholds.name:
-            facts["thresholds"] = f"{thresholds.name}, hash {thresholds.sha256}"
-        if session.against:
-            facts["against"] = session.against
-        if session.command:
-            facts["command"] = session.command
+    timed = session.timed_seconds / max(session.elapsed_seconds, 1e-9)
+    minutes, thresholds = session.elapsed_seconds / 60, session.asked.thresholds
+    facts = {
+        "began": began(session),
+        "host" if len(session.hosts) == 1 else "hosts": ", ".join(session.hosts),
+        "machine": words.machine(known),
+        "stack": words.stack(known),
+        "ranks": session.launched,
+        "world sizes": ", ".join(map(str, session.world_sizes)),
+        "took": f"{minutes:.1f} min, {100 * timed:.0f} % of it in timed blocks",
+        "suite": session.suite,
+    }
+    if thresholds.name:
+        facts["thresholds"] = f"{thresholds.name}, hash {thresholds.sha256}"
+    if session.against:
+        facts["against"] = session.against
+    if session.command:
+        facts["command"] = session.command
     return facts
 
 
@@ -317,34 +309,31 @@ def began(session: SessionDocument) -> str:
 def _warnings(archive: Archive) -> list[str]:
     session = archive.session
     warnings = []
-    if session is None:
-        warnings.append("session.json cannot be read: the report shows the cases that were found.")
     if archive.unfinished:
         warnings.append(archive.unfinished)
-    if session is not None:
-        if session.asked.inject:
-            warnings.append(f"Injected fault: {session.asked.inject}.")
-        if session.oversubscribed_sizes:
-            sizes = ", ".join(map(str, session.oversubscribed_sizes))
-            warnings.append(
-                f"At world size {sizes} there are more ranks than cores or devices: "
-                "efficiencies are shown, but not judged."
-            )
-        if session.against:
-            changed = "; ".join(session.changed) or "none, both are the same stack"
-            warnings.append(
-                "Every figure is the speed of this session's stack / the speed of the stack of "
-                f"{session.against}. Differences from that stack to this one: {changed}."
-            )
-        warnings += [f"Not ready to measure: {line}." for line in session.unfit]
-        whole = together(session.disturbances)
-        # The reason of an undecided case tells the disturbance.
-        told = any(case.verdict is Verdict.INCONCLUSIVE for case in archive.cases)
-        if whole is not None and whole.is_disturbed and not told:
-            warnings.append(f"Disturbed turns were measured again: {whole.reason()}.")
+    if session.asked.inject:
+        warnings.append(f"Injected fault: {session.asked.inject}.")
+    if session.oversubscribed_sizes:
+        sizes = ", ".join(map(str, session.oversubscribed_sizes))
+        warnings.append(
+            f"At world size {sizes} there are more ranks than cores or devices: "
+            "efficiencies are shown, but not judged."
+        )
+    if session.against:
+        changed = "; ".join(session.changed) or "none, both are the same stack"
+        warnings.append(
+            "Every figure is the speed of this session's stack / the speed of the stack of "
+            f"{session.against}. Differences from that stack to this one: {changed}."
+        )
+    warnings += [f"Not ready to measure: {line}." for line in session.unfit]
+    whole = together(session.disturbances)
+    # The reason of an undecided case tells the disturbance.
+    told = any(case.verdict is Verdict.INCONCLUSIVE for case in archive.cases)
+    if whole is not None and whole.is_disturbed and not told:
+        warnings.append(f"Disturbed turns were measured again: {whole.reason()}.")
     settings = told_settings(archive.fingerprint)
     warnings += [f"Setting: {line}." for line in settings]
-    if session is not None and session.resumed_at:
+    if session.resumed_at:
         before = [case.name for case in archive.cases if case.outcome.taken_over]
         more = f" Measured before: {', '.join(before)}." if before else ""
         warnings.append(f"Resumed at {', '.join(map(str, session.resumed_at))}.{more}")

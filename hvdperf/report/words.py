@@ -119,11 +119,11 @@ def shown(figure: Interval | None) -> str:
     return f"{figure.estimate:.3f}{bounds}"
 
 
-def with_confidence(session: SessionDocument | None, cases: Iterable[Case]) -> str:
+def with_confidence(session: SessionDocument, cases: Iterable[Case]) -> str:
     """Return the confidence of the session's PASSes and FAILs as the end of a clause, such as
     `, each with 95.5 % confidence`; "" if its document does not say after how many rounds cases
     were judged."""
-    if session is None or not session.asked.looks:
+    if not session.asked.looks:
         return ""
     rounds = max((case.outcome.judgement.rounds for case in cases), default=0)
     held = confidence_of_verdicts(session.asked.looks, rounds, len(session.resumed_at))

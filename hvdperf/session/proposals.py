@@ -295,12 +295,10 @@ def proposal(archives: Sequence[Archive]) -> tuple[str, str]:
 
 def _of_one_machine(archives: Sequence[Archive]) -> list[SessionDocument]:
     """Return the documents of the sessions, of one machine. Raises UserError if they are of
-    several, if one cannot be read, or if a fault was injected into one."""
+    several, or if a fault was injected into one."""
     sessions: list[SessionDocument] = []
     for archive in archives:
         session, where = archive.session, shown(archive.directory)
-        if session is None:
-            raise UserError(f"{where}: {archive.why_no_session}")
         if session.asked.inject:
             raise UserError(f"{where}: a fault was injected (--inject)")
         sessions.append(session)

@@ -34,7 +34,7 @@ from hvdperf.plan.arms import AGAINST, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.session_plan import plan_session
 from hvdperf.plan.settings import settings_lines
-from hvdperf.records.archive import Archive
+from hvdperf.records.archive import Archive, read_session
 from hvdperf.records.fingerprinting import fingerprint
 from hvdperf.records.outcome import Outcome
 from hvdperf.session import pytest_options, results_writer
@@ -98,9 +98,7 @@ class PytestSession:
         self.session_plan = plan_session(self.options, self.machine, self._offers())
         self.selected: list[Comparison] = []
         self.outcomes: dict[Comparison, Outcome] = {}
-        self.resumed = (
-            results_writer.resumable(Path(self.options.resume)) if self.options.resume else None
-        )
+        self.resumed = read_session(Path(self.options.resume)) if self.options.resume else None
         self._reported: list[Comparison] = []
         # What makes this host unfit to measure, one line each.
         self.unfit: tuple[str, ...] = ()
@@ -240,7 +238,7 @@ class PytestSession:
         if self.options.resume:
             # Read it again, because the session may have still been running while this one was
             # planned.
-            self.resumed = results_writer.resumable(Path(self.options.resume))
+            self.resumed = read_session(Path(self.options.resume))
         earlier = results_writer.earlier_parts(
             self.resumed, facts, self.session_plan, self.changed, self.selected
         )

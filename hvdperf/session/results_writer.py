@@ -24,7 +24,7 @@ from hvdperf.paths import shown
 from hvdperf.plan.comparisons import Comparison, JudgedAs, RoundGroup
 from hvdperf.plan.session_plan import SessionPlan
 from hvdperf.records import documents
-from hvdperf.records.archive import Archive, Store, read_session, summary_of
+from hvdperf.records.archive import Archive, Store, summary_of
 from hvdperf.records.fingerprint import Fingerprint, differences
 from hvdperf.records.outcome import Outcome
 from hvdperf.records.rounds import Round
@@ -54,15 +54,6 @@ class Earlier:
     undecided: Mapping[Comparison, Outcome] = field(default_factory=dict)
     rounds: Mapping[RoundGroup, Mapping[int, Round]] = field(default_factory=dict)
     messages: tuple[str, ...] = ()
-
-
-def resumable(directory: Path) -> Archive:
-    """Return the archive of a session that can be resumed. Raises UserError if it cannot be read,
-    such as that of another version of the suite."""
-    archive = read_session(directory)
-    if archive.session is None:
-        raise UserError(f"--resume {shown(directory)}: {archive.why_no_session}; {_BEGIN_ANEW}")
-    return archive
 
 
 def asked(session_plan: SessionPlan, changed: Sequence[str]) -> documents.Asked:
@@ -110,7 +101,7 @@ def earlier_parts(
 
     archive: None for a new session. fingerprint, changed: this part's. Raises UserError (one line)
     if the machine, the stack, a setting or the plan of a case differs."""
-    if archive is None or archive.session is None:
+    if archive is None:
         return Earlier()
     document = archive.session
     other = differences(document.fingerprint, fingerprint)

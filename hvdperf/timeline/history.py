@@ -179,13 +179,11 @@ class Refused(Unreadable):
 def extract(directory: Path) -> RawResult:
     """Return the raw result of a session that has ended. directory: results/runs/<session>.
 
-    Raises Refused if the session has not ended, had a fault injected, is broken, has measured no
-    throughput, or measured an unknown release; UserError if there is no such directory.
+    Raises Refused if the session has not ended, had a fault injected, has measured no throughput,
+    or measured an unknown release; UserError if there is no such session.
     """
     archive = read_session(directory)
     session = archive.session
-    if session is None:
-        raise Refused(archive.why_no_session)
     if archive.unfinished:
         raise Refused("the session has not ended")
     if session.asked.inject:

@@ -37,6 +37,7 @@ from hvdperf.verdict import (
 from tests.report.cases import assert_sound, case_with, cases_with, known, recorded
 from tests.support.reports import cases_of
 from tests.support.rounds import WORKLOAD, outcome
+from tests.support.stores import session_of_cases
 
 WEAK, PARITY = weak_scaling(WORKLOAD, 2), parity(WORKLOAD, 2)
 PAIR = known(against(WEAK))
@@ -216,23 +217,29 @@ def test_without_a_throughput_there_is_no_overview():
 
 def test_another_stack_has_a_section_of_its_own():
     cases = cases_with(outcome(PAIR, [0.9] * 6, Floor(0.98, 0.95), Verdict.FAIL))
-    section = known(board.against(cases))
+    section = known(board.against(cases, session_of_cases()))
     assert_sound(section)
     (figure,) = section.figures
     assert figure.table.rows[0]["ratio"] == pytest.approx(0.9)
     assert "'speed of this stack / speed of the other one'" in str(figure.plot)
-    assert board.against(cases_with(outcome(WEAK, [0.9] * 6))) is None
+    assert board.against(cases_with(outcome(WEAK, [0.9] * 6)), session_of_cases()) is None
 
 
 @pytest.mark.parametrize(("ratio", "limit"), [(0.97, 0.98), (0.985, 0.95)])
 def test_at_least_is_the_limit_that_decided(ratio, limit):
     figure = Interval(ratio, ratio, ratio, 0.025, 6)
     verdict = decide(REGRESSION, figure, figure)
-    section = known(board.against(cases_with(outcome(PAIR, [ratio] * 6, REGRESSION, verdict))))
+    section = known(
+        board.against(
+            cases_with(outcome(PAIR, [ratio] * 6, REGRESSION, verdict)), session_of_cases()
+        )
+    )
     assert section.figures[0].table.rows[0]["low"] == limit
 
 
 def test_a_loss_under_another_stack_is_not_called_a_speed():
     asked = known(against(fixed_epochs(WORKLOAD, 2)[0]))
-    section = known(board.against(cases_with(outcome(asked, [1.1] * 6, Band(0.9, 1.1)))))
+    section = known(
+        board.against(cases_with(outcome(asked, [1.1] * 6, Band(0.9, 1.1))), session_of_cases())
+    )
     assert "'speed, or validation result: " in str(section.figures[0].plot)

@@ -195,13 +195,10 @@ def test_what_both_lack_is_said_once(tmp_path):
 
 def test_a_session_without_a_case_is_refused_in_a_line(tmp_path):
     session = session_of(tmp_path, scaled(1), name=A)
-    empty = tmp_path / "empty"
-    empty.mkdir()
+    empty = session_of(tmp_path, name=B)
     (empty / "weak.json").write_text("{")
     for pair in ((session, empty), (empty, session)):
-        with pytest.raises(
-            UserError, match=r"empty: there is no case in it: .*weak\.json"
-        ) as caught:
+        with pytest.raises(UserError, match=r"there is no case in it: .*weak\.json") as caught:
             read(*pair)
         assert "\n" not in str(caught.value)
 
@@ -246,8 +243,6 @@ def test_what_is_odd_about_a_session_is_said(tmp_path):
     assert any("B: " in line and "the session still runs" in line for line in made.warnings)
     assert ["broken.json" in line for line in made.left_out] == [True]
     assert read(a, a).warnings == ("A and B are the same session",)
-    (b / "session.json").unlink()
-    assert "session.json of B cannot be read" in read(a, b).warnings
 
 
 def test_throughputs_are_medians_of_all_replicas(tmp_path):

@@ -273,7 +273,7 @@ def _by_step(cases: Sequence[Case]) -> str:
 # Two stacks --------------------------------------------------------------------------------------
 
 
-def against(cases: Sequence[Case], session: SessionDocument | None = None) -> Section | None:
+def against(cases: Sequence[Case], session: SessionDocument) -> Section | None:
     """Return the section that compares this stack with that of --against, each result over its
     band; None without one. session: its document, of which the confidence of the verdicts is
     known."""
