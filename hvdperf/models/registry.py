@@ -121,7 +121,6 @@ NETWORKS: dict[str, Network] = {
         Network("resnet_50_s", "classifiers", 32, _SMALL, 54),
         Network("resnet_v2_101_s", "classifiers", 32, _SMALL, 94),
         Network("inception_v4_s", "inception", 75, _SMALL, 98, smallest=75),
-        Network("inception_v3_s", "inception", 75, _SMALL, 84, smallest=75),
         Network("googlenet_s", "inception", 64, _SMALL, 44),
         Network("alexnet_s", "classifiers", 67, _SMALL, 16, smallest=67),
         Network("dcgan_s", "dcgan", 64, _SMALL, 27, Task.ADVERSARIAL),

@@ -13,7 +13,6 @@ from tensorflow import keras
 from hvdperf.models import inputs, registry, tasks
 from hvdperf.models.networks.classifiers import D, resnet_v2, vgg
 from hvdperf.models.networks.dcgan import LATENT, dcgan, dcgan_s
-from hvdperf.models.networks.inception import A, B, C, inception_v3, inception_v3_of
 from hvdperf.models.registry import NETWORKS, Scale, Task, UnknownNetwork
 from hvdperf.worker import training
 from tests.support.training import all_finite, gradients, parameters, shapes
@@ -121,21 +120,6 @@ def test_own_resnet_v2_computes_what_that_of_keras_does():
     np.testing.assert_allclose(own(images), theirs(images), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.long
-def test_own_inception_v3_computes_what_that_of_keras_does():
-    noise = np.random.default_rng(0).standard_normal((3, 75, 75, 3), dtype=np.float32)
-    own = inception_v3_of(75, 10, A, B, C, thinner=1)
-    theirs = inception_v3(75, 10)
-    assert shapes(own) == shapes(theirs)
-
-    own.set_weights(theirs.get_weights())
-    expected = np.asarray(theirs(noise, training=False))
-    found = np.asarray(own(noise, training=False))
-    # Without statistics to normalise by, activations shrink from layer to layer.
-    assert np.ptp(expected) > 0
-    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
-
-
 @pytest.mark.parametrize("name", SMALL)
 def test_small_network_takes_its_smallest_image_and_gives_logits(name):
     network = NETWORKS[name]
@@ -161,11 +145,11 @@ def test_small_network_takes_its_smallest_image_and_gives_logits(name):
 
 
 def test_small_variants_have_few_tensors_and_need_no_larger_images():
-    assert [name + "_s" for name in FULL] == SMALL
+    assert [name + "_s" for name in FULL if name != "inception_v3"] == SMALL
     # Tracing costs by the tensor: 115 is the budget of the default profile.
     assert max(NETWORKS[name].gradient_tensors for name in SMALL) <= 115
-    for name in FULL:
-        assert NETWORKS[f"{name}_s"].smallest <= NETWORKS[name].smallest
+    for name in SMALL:
+        assert NETWORKS[name].smallest <= NETWORKS[name.removesuffix("_s")].smallest
 
 
 def normal(*shape: int) -> Any:

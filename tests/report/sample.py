@@ -10,7 +10,7 @@ from hvdperf.report import plots
 from hvdperf.report.content import CaseNote, Column, Figure, Report, Row, Section, Table
 from hvdperf.verdict import Verdict, worst
 
-MODELS = ("inception_v3_s", "lstm_s", "resnet_50_s", "vgg_16_s")
+MODELS = ("inception_v4_s", "lstm_s", "resnet_50_s", "vgg_16_s")
 QUESTIONS = ("weak_scaling", "strong_scaling", "parity")
 SIZES = (1, 2, 4, 8)
 WORDS = tuple(verdict.value for verdict in Verdict)

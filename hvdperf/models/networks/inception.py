@@ -1,9 +1,8 @@
-"""Inception: GoogLeNet (v1, arXiv:1409.4842, table 1), Inception-v3 (arXiv:1512.00567, table 1 and
-figures 5 to 7 and 10), and Inception-v4 (arXiv:1602.07261, figures 3 to 9, as TF-Slim builds it).
+"""Inception: GoogLeNet (v1, arXiv:1409.4842, table 1), Inception-v3 as in keras.applications, and
+Inception-v4 (arXiv:1602.07261, figures 3 to 9, as TF-Slim builds it).
 
 As in tf_cnn_benchmarks, GoogLeNet has neither response normalisation nor auxiliary classifiers. In
-v3, as in keras.applications, and v4 every convolution has no bias and is followed by a batch
-normalisation without scale.
+v4 every convolution has no bias and is followed by a batch normalisation without scale.
 """
 
 from __future__ import annotations
@@ -114,9 +113,11 @@ googlenet = partial(_googlenet, stages=STAGES, thinner=1)
 googlenet_s = partial(_googlenet, stages=[stage[:1] for stage in STAGES], thinner=4)
 
 
+inception_v3 = partial(of_keras, keras.applications.InceptionV3)
+
+
 def _normalised(
     thinner: int,
-    momentum: float,
     x: Any,
     channels: int,
     height: int,
@@ -125,85 +126,11 @@ def _normalised(
     padding: str = "same",
 ) -> Any:
     """Apply a convolution without bias, a batch normalisation without scale, and a ReLU. The
-    papers' "V" is padding="valid". thinner: divisor of the number of channels. momentum: of the
-    moving averages of the normalisation."""
+    paper's "V" is padding="valid". thinner: divisor of the number of channels."""
     size = (height, width)
     conv = keras.layers.Conv2D(channels // thinner, size, strides, padding, use_bias=False)
-    x = keras.layers.BatchNormalization(momentum=momentum, epsilon=1e-3, scale=False)(conv(x))
+    x = keras.layers.BatchNormalization(momentum=0.9997, epsilon=1e-3, scale=False)(conv(x))
     return keras.layers.ReLU()(x)
-
-
-# Inception-v3, with the shapes at 299 px -------------------------------------------------------
-
-# The blocks of the full network. A: channels after the pooling of each block. B: channels inside
-# the 7 x 7 factors of each block. C: number of blocks.
-A = (32, 64, 64)
-B = (128, 160, 160, 192)
-C = 2
-
-_STEM_V3: Steps = (  # to 35 x 35 x 192
-    *((32, 3, 3, *HALVED), (32, 3, 3, *VALID), (64, 3, 3), max_pool),
-    *((80, 1, 1, *VALID), (192, 3, 3, *VALID), max_pool),
-)
-_REDUCTION_A_V3: Step = [  # to 17 x 17 x 768; figure 10
-    [(384, 3, 3, *HALVED)],
-    [(64, 1, 1), (96, 3, 3), (96, 3, 3, *HALVED)],
-    [max_pool],
-]
-_REDUCTION_B_V3: Step = [  # to 8 x 8 x 1280
-    [(192, 1, 1), (320, 3, 3, *HALVED)],
-    [(192, 1, 1), (192, 1, 7), (192, 7, 1), (192, 3, 3, *HALVED)],
-    [max_pool],
-]
-_BLOCK_C_V3: Step = [  # 8 x 8 x 2048; figure 7
-    [(320, 1, 1)],
-    [(384, 1, 1), [[(384, 1, 3)], [(384, 3, 1)]]],
-    [(448, 1, 1), (384, 3, 3), [[(384, 1, 3)], [(384, 3, 1)]]],
-    [average_pool, (192, 1, 1)],
-]
-
-
-def _block_a_v3(pooled: int) -> Step:
-    """Return the block of 35 x 35 x (224 + pooled); figure 5, with one 5 x 5 convolution left, as
-    in keras.applications."""
-    return [
-        [(64, 1, 1)],
-        [(48, 1, 1), (64, 5, 5)],
-        [(64, 1, 1), (96, 3, 3), (96, 3, 3)],
-        [average_pool, (pooled, 1, 1)],
-    ]
-
-
-def _block_b_v3(inner: int) -> Step:
-    """Return the block of 17 x 17 x 768; figure 6 with n = 7."""
-    return [
-        [(192, 1, 1)],
-        [(inner, 1, 1), (inner, 1, 7), (192, 7, 1)],
-        [(inner, 1, 1), (inner, 7, 1), (inner, 1, 7), (inner, 7, 1), (192, 1, 7)],
-        [average_pool, (192, 1, 1)],
-    ]
-
-
-def inception_v3_of(
-    image_size: int,
-    classes: int,
-    blocks_a: Sequence[int],
-    blocks_b: Sequence[int],
-    blocks_c: int,
-    thinner: int,
-) -> keras.Model:
-    """Build an Inception-v3 of these blocks, every width divided by `thinner`.
-
-    Blocks A, B and C with thinner=1 give keras.applications' InceptionV3, variable by variable.
-    """
-    steps = [*_STEM_V3, *map(_block_a_v3, blocks_a), _REDUCTION_A_V3]
-    steps += [*map(_block_b_v3, blocks_b), _REDUCTION_B_V3, *[_BLOCK_C_V3] * blocks_c]
-    return _classifier(partial(_normalised, thinner, 0.99), image_size, classes, steps)
-
-
-# 299 px in the paper, and one block of each kind at a quarter of the width, for 75 px; s >= 75.
-inception_v3 = partial(of_keras, keras.applications.InceptionV3)
-inception_v3_s = partial(inception_v3_of, blocks_a=A[:1], blocks_b=B[:1], blocks_c=1, thinner=4)
 
 
 # Inception-v4, with the shapes at 299 px -------------------------------------------------------
@@ -253,8 +180,7 @@ def _inception_v4(
     a, b, c = blocks
     steps = [*_STEM_V4, *[_BLOCK_A_V4] * a, _REDUCTION_A_V4]
     steps += [*[_BLOCK_B_V4] * b, _REDUCTION_B_V4, *[_BLOCK_C_V4] * c]
-    conv = partial(_normalised, thinner, 0.9997)
-    return _classifier(conv, image_size, classes, steps, dropout=0.2)
+    return _classifier(partial(_normalised, thinner), image_size, classes, steps, dropout=0.2)
 
 
 # 299 px in the paper, and blocks 1-1-1 at a quarter of the width, for 75 px; s >= 75.
