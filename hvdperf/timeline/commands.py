@@ -34,7 +34,7 @@ from hvdperf.timeline.nights.watch import Watched, badness, state_of, write_issu
 from hvdperf.timeline.pages import write_index
 from hvdperf.timeline.processes import ended, without_secret
 from hvdperf.timeline.publish import Place, added_in_words, fetched, publish
-from hvdperf.timeline.store import HISTORY, INDEX, NIGHTS
+from hvdperf.timeline.store import INDEX, NIGHTS
 from hvdperf.verdict import Verdict
 
 
@@ -214,7 +214,7 @@ def told_next_to_others(night: Night, results: Path) -> Verdict:
 def write_page(where: Results) -> int:
     """Write the page of all nights."""
     results = where.results
-    if not any((results / folder).is_dir() for folder in (NIGHTS, HISTORY)):
+    if not (results / NIGHTS).is_dir():
         raise UserError(f"{shown(results / NIGHTS)}: there are no nights; measure one: nightly run")
     write_nights_page(results)
     return 0

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
@@ -108,22 +108,12 @@ def machine_label(fingerprint: Mapping[str, Any]) -> str:
     each series records (data, cores of a replica)."""
     fields = {k: value for k, value in fingerprint.items() if k not in (*STACK, *_OF_SERIES)}
     digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:_DIGITS]
-    return f"{machine_words(fingerprint)}-{digest}"
-
-
-def machine_words(fingerprint: Mapping[str, Any]) -> str:
-    """Return the words of a machine_label, which machines of one kind share."""
     gpus = fingerprint["gpus"]
     models = "-".join(fingerprint.get("gpu_model") or ["gpu"])
     cpu = "{cpu_model} {cores} cores {memory_gib} gib".format_map(fingerprint)
     device = f"{gpus} {models}" if gpus else cpu
-    return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
-
-
-def of_kinds(results: Sequence[RawResult], kinds: Container[str]) -> list[RawResult]:
-    """Return the results of these kinds of machines, as machine_words names them. A clone of this
-    project brings the history of another machine, which nobody looks for among nights."""
-    return [each for each in results if machine_words(each.fingerprint) in kinds]
+    words = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
+    return f"{words}-{digest}"
 
 
 def replica_label(identity: str, cores: int, on_gpu: bool, workload: Workload) -> str:

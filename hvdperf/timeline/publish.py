@@ -18,7 +18,7 @@ from pathlib import Path
 
 from hvdperf.errors import UserError, refusing
 from hvdperf.paths import shown
-from hvdperf.timeline import history, store
+from hvdperf.timeline import store
 from hvdperf.timeline.nights import night
 from hvdperf.timeline.pages import write_index
 from hvdperf.timeline.processes import Git, without_secret
@@ -57,8 +57,7 @@ class Place:
 
 def publish(place: Place, say: Callable[[str], None]) -> list[str]:
     """Publish every ended night of a results directory that is not there yet, with the pages of its
-    sessions, and the history by release of their machines. Return what was added, such as
-    `a100 2026-11-24`.
+    sessions. Return what was added, such as `a100 2026-11-24`.
 
     Raises UserError if git fails, or if others are always faster.
     """
@@ -110,35 +109,25 @@ def _fetch(place: Place) -> None:
 def _add(clone: Path, results: Path, say: Callable[[str], None]) -> Iterator[str]:
     """Copy what is not in the clone yet, and yield its names."""
     nights, left_out = store.read_all(store.documents(results / store.NIGHTS), night.read_night)
-    releases, refused = history.read_history(results / store.HISTORY)
-    for line in (*left_out, *refused):
+    for line in left_out:
         say(line)
-    if nights:
-        kinds = {history.machine_words(x.fingerprint) for each in nights for x in each.parts}
-        releases = history.of_kinds(releases, kinds)
-    found: dict[Path, night.Night | history.RawResult] = {
-        night.path_of(Path(store.NIGHTS), each.series, each.night, each.node): each
-        for each in nights
-        if each.ended_at is not None
-    }
-    found |= {history.path_of(Path(store.HISTORY), each): each for each in releases}
-    for place, document in found.items():
-        series, name = place.parent.name, place.stem
-        is_night = isinstance(document, night.Night)
+    for document in nights:
+        if document.ended_at is None:
+            continue
+        folder, series = Path(store.NIGHTS), document.series
+        place = night.path_of(folder, series, document.night, document.node)
         if (clone / place).exists():
             # Not by their bytes: that of an earlier format is the same document.
-            read = night.read_night if is_night else history.read_raw
-            if store.read_all([clone / place], read)[0] != [document]:
-                advice = "; give each machine a --series of its own" * is_night
-                told = f"another one of {series} is published as {name}"
-                say(f"{shown(results / place)}: {told}{advice}")
+            if store.read_all([clone / place], night.read_night)[0] != [document]:
+                other = f"another one of {series} is published as {place.stem}"
+                say(f"{shown(results / place)}: {other}; give each machine a --series of its own")
             continue
         _copy(results / place, clone / place)
-        for part in document.parts if isinstance(document, night.Night) else ():
+        for part in document.parts:
             page = results / "report" / f"{part.session}.html"
             if page.exists() and not (clone / PAGES / page.name).exists():
                 _copy(page, clone / PAGES / page.name)
-        yield f"{series} {name}"
+        yield f"{series} {place.stem}"
     for path in sorted((results / store.NIGHTS).glob(f"*/{night.ACCEPTED}")):
         to = clone / store.NIGHTS / path.parent.name
         known = night.read_accepted(to)

@@ -15,8 +15,8 @@ from hvdperf.json_records import Unreadable
 from hvdperf.paths import shown
 
 Kind = TypeVar("Kind")
-# The folders of a directory of results, and of the branch to which they are published.
-NIGHTS, HISTORY = "nights", "history"
+# The folder of all nights, in a directory of results and in the branch to which they are published.
+NIGHTS = "nights"
 # The page of all of them, and that of a series beside its nights.
 INDEX = "index.html"
 _LONGEST_REASON = 160

@@ -20,9 +20,8 @@ from hvdperf.timeline.nights.night import (
     write_night,
 )
 from hvdperf.timeline.publish import Place, fetched, publish
-from hvdperf.timeline.store import HISTORY, NIGHTS
-from tests.support.histories import raw_result, written
-from tests.support.nights import Year, nights, with_part
+from hvdperf.timeline.store import NIGHTS
+from tests.support.nights import Year, nights
 
 YEAR = Year(0.01, networks=1, world_sizes=(8,))
 SOME = nights(YEAR, 1)[:3]
@@ -133,25 +132,6 @@ def test_what_an_interrupted_publishing_left_does_not_matter(
     runner(results, "a100", SOME[1:2])
     assert published(results, repository) == [f"a100 {SOME[1].night}"]
     assert "rubbish" not in git(repository, "ls-tree", "-r", "--name-only", BRANCH)
-
-
-def test_the_history_by_release_of_the_nights_machines_is_published_too(
-    tmp_path: Path, repository: str
-) -> None:
-    here = raw_result().fingerprint
-    results = runner(tmp_path / "results", "a100", [with_part(SOME[0], fingerprint=here)])
-    for number, version in enumerate(("2.15.1", "2.16.2")):
-        written(results / HISTORY, raw_result(tensorflow=version, number=number))
-    another = raw_result(tensorflow="2.16.2", number=2, cpu_model="Another")
-    written(results / HISTORY, another)
-    assert len(published(results, repository)) == 3
-    assert "another" not in git(repository, "ls-tree", "-r", "--name-only", BRANCH)
-    assert published(results, repository) == []
-    other = replace(raw_result(tensorflow="2.16.2", number=1), minutes=99.0)
-    written(results / HISTORY, other)
-    said: list[str] = []
-    assert publish(Place(repository, results), said.append) == []
-    assert said[0].endswith(f"another one of {other.machine} is published as {other.session}")
 
 
 @pytest.mark.parametrize("name", [".published", ".published.lock"])
