@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from bench import costs, limits, nights, sessions, trust, truth_table
+from bench import costs, nights, sessions, trust, truth_table
 from bench.simulator import Table
 from docs.markdown import put_into
 from hvdperf import cli
@@ -15,10 +15,9 @@ from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "simulations.md"
-# What is simulated, and of how many sessions a cell, files, allocations or years a row.
+# What is simulated, and of how many sessions a cell, allocations or years a row.
 SIMULATIONS: Mapping[str, tuple[Sequence[Table[Any]], int]] = {
     "simulation": (sessions.TABLES, 600),
-    "thresholds": ([limits.TABLE], 10),
     "falls": ([nights.FALLS], 20),
     "nodes": ([nights.NODES], 12),
     "gate": ([nights.GATE], 50),
@@ -33,7 +32,7 @@ def rates(*names: str, of: int | None = None, write: bool = False) -> int:
     Nothing is measured, so the figures do not depend on the machine.
 
     NAME ...: Run these simulations, of {NAMES}.
-    --of N: The number of sessions, files, years or allocations, whichever NAME simulates.
+    --of N: The number of sessions, years or allocations, whichever NAME simulates.
     --write: Write the tables into docs/reference/simulations.md, too.
     """
     for name in names:

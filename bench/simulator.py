@@ -88,31 +88,23 @@ Early = Callable[[npt.NDArray[np.int_], int], Array]
 
 
 def verdicts(
-    values: Array,
-    fail_below: float | Array,
-    pass_from: float | Array,
-    looks: Sequence[int],
-    early: Early | None = None,
+    values: Array, fail_below: float, pass_from: float, looks: Sequence[int], early: Early
 ) -> tuple[list[Verdict], list[int]]:
     """Judge cases as hvdperf.interim does, in a tenth of the time. Return their verdicts, and the
     rounds that these take. values: ln ratios, [case, round]. fail_below, pass_from: the limits in
-    ln, of each case or of all. early: returns the lower bounds of these cases at an early look;
-    None if there are no early looks."""
-    fail_below, pass_from = (
-        np.broadcast_to(limit, len(values))[:, None] for limit in (fail_below, pass_from)
-    )
+    ln. early: returns the lower bounds of these cases at an early look."""
     found, rounds = np.full(len(values), Verdict.INCONCLUSIVE), np.full(len(values), looks[-1])
     left = np.arange(len(values))
-    for look in (*(EARLY_LOOKS if early else ()), *looks):
+    for look in (*EARLY_LOOKS, *looks):
         rows = values[left, :look]
         # At an early look the depth is 0, so nothing FAILs.
         depth = bound_depth(look, fail_alpha(look, REGRESSION.alpha, looks))
-        fails = averages_below(fail_below[left] - rows) < depth
-        if early is not None and look in EARLY_LOOKS:
-            passes = early(left, look) >= pass_from[left, 0]
+        fails = averages_below(fail_below - rows) < depth
+        if look in EARLY_LOOKS:
+            passes = early(left, look) >= pass_from
         else:
             depth = bound_depth(look, REGRESSION.alpha)
-            passes = averages_below(rows - pass_from[left]) < depth
+            passes = averages_below(rows - pass_from) < depth
         found[left[passes]] = Verdict.PASS
         found[left[fails]] = Verdict.FAIL
         rounds[left[passes | fails]] = look

@@ -48,7 +48,7 @@ Array = npt.NDArray[np.float64]
 # Sessions of a year, for the number of false FAILs.
 NIGHTS = 365
 # The false FAILs a year that the lines of a proposed file mean together: so few that 19 of 20 files
-# from few sessions mean one at most (counted by bench.limits).
+# from few sessions mean one at most.
 EXPECTED_A_YEAR = 0.2
 # From fewer sessions, a limit that holds lies more than twice as far as one from many.
 FEWEST_SESSIONS = 8

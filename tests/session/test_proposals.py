@@ -273,3 +273,19 @@ def test_what_never_moves_fails_only_beyond_its_limit(rule: Rule) -> None:
 
 def test_looks_with_too_few_rounds_for_a_bound_never_fail() -> None:
     assert false_fail(Floor.at(1.0), scatter(drawn(0.1, 0.1, 8, seed=4)), (6,)) == 0
+
+
+@pytest.mark.parametrize("sessions", [8, 12])
+def test_19_of_20_files_mean_one_false_fail_a_year_at_most(sessions: int) -> None:
+    known, more = scatter(drawn(0.026, 0.02, 4000)), 0
+    for number in range(20):
+        of = {
+            Case(WEAK.question, "vgg_16", at + 2, 1): drawn(
+                0.026, 0.02, sessions, 100 * number + at
+            )
+            for at in range(20)
+        }
+        file = tomllib.loads(propose(of, NIGHT_LOOKS, MACHINE))["thresholds"]
+        rules = [(Floor.at(limit), known) for limit in file.values()]
+        more += proposals.of_year(rules, NIGHT_LOOKS) > proposals.MOST_A_YEAR
+    assert more <= 4, "five or more of 20 have a probability of 0.003"
