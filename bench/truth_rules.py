@@ -17,7 +17,7 @@ import lzma
 import tarfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
@@ -220,11 +220,6 @@ def _figures(launch: Launch, rest_seconds: float) -> Figures:
 Healthy = Callable[[Recorded, int, int], list[Figures] | None]
 
 
-def side_by_side(recorded: Recorded, number: int, count: int) -> list[Figures] | None:
-    """Return the healthy runs of the same rounds, which took turns with the candidate."""
-    return recorded.some(NONE, number, count)
-
-
 def before(recorded: Recorded, number: int, count: int) -> list[Figures] | None:
     """Return the healthy runs of the rounds before."""
     return recorded.some(NONE, number - count, count)
@@ -235,12 +230,6 @@ def another_session(recorded: Recorded, number: int, count: int) -> list[Figures
     is none."""
     return recorded.others[0].some(NONE, number, count) if recorded.others else None
 
-
-PLACES: Mapping[str, Healthy] = {
-    "side by side": side_by_side,
-    "before": before,
-    "another session": another_session,
-}
 
 # Rules ------------------------------------------------------------------------------------------
 
@@ -374,14 +363,6 @@ CUT = tuple(
 RULES: Sequence[Rule] = (
     *(GOLDEN, SDS, T_TEST, BENCHSTAT, BENCHSTAT_T, TRACEML_3, TRACEML_8),
     *(OURS, *CUT),
-)
-# Rules that one may also give other healthy runs (PLACES).
-_AT_ANY_COUNT = GOLDEN, T_TEST, TRACEML_3, TRACEML_8
-ELSEWHERE = (*_AT_ANY_COUNT, SDS)
-# The same with as many runs on either side as our rule needs to say FAIL.
-LONGER = (
-    *(replace(rule, known=LOOKS[0], count=LOOKS[0]) for rule in _AT_ANY_COUNT),
-    *(BENCHSTAT, BENCHSTAT_T),
 )
 
 

@@ -8,7 +8,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple
@@ -224,18 +224,6 @@ def main_table(recorded: Sequence[Recorded]) -> Iterator[str]:
             yield row(name, *map(found.cell, arms), f"{middle:.0f} [{low:.0f}, {high:.0f}]")
 
 
-def places_table(
-    rules: Sequence[truth_rules.Compared], recorded: Sequence[Recorded]
-) -> Iterator[str]:
-    """Yield the table of rules by the place that their healthy runs come from."""
-    arms = planted_in(recorded)
-    wrong = (f"`{arm}` {'alarms' if arm == SAME else 'missed'}, %" for arm in arms)
-    yield from heading("rule", "its healthy run", *wrong)
-    for rule, (place, healthy) in product(rules, truth_rules.PLACES.items()):
-        if (found := score(replace(rule, healthy=healthy), recorded)).arms:
-            yield row(rule.name, place, *map(found.cell, arms))
-
-
 def make(*sessions: Path, data: Path = DATA, page: Path = PAGE) -> int:
     """Try the rules of performance gates on recorded runs with planted faults, and write how often
     each errs and how long it takes.
@@ -251,16 +239,7 @@ def make(*sessions: Path, data: Path = DATA, page: Path = PAGE) -> int:
         except (UserError, OSError) as error:
             print(f"left out: {error}", file=sys.stderr, flush=True)
     recorded = truth_rules.read(data)
-    parts = [
-        list(part)
-        for part in (
-            about(recorded),
-            planted_table(recorded),
-            main_table(recorded),
-            places_table(truth_rules.ELSEWHERE, recorded),
-            places_table(truth_rules.LONGER, recorded),
-        )
-    ]
+    parts = [[*part(recorded)] for part in (about, planted_table, main_table)]
     print(*("\n".join(part) for part in parts), sep="\n\n", flush=True)
     put_into(page, "make truth", *parts)
     print(f"\nwritten to {shown(page)}")
