@@ -59,7 +59,7 @@ ACTIVATE := HVDPERF_VENV=$(VENV); . ./activate || exit
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help stack env data perf report history backfill changes wheel schemas test test-all lint docs bench simulate trust truth clean distclean
+.PHONY: help stack env data perf report history backfill wheel schemas test test-all lint docs bench simulate trust truth clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET [TF=2.15.1] [GPU=1] [ARGS="..."]'
@@ -148,9 +148,6 @@ history: env ## import the sessions of results/, publish both histories, serve t
 
 backfill: env data ## build and measure every combination of versions
 	@$(ACTIVATE); hvdperf history backfill $(ARGS)
-
-changes: env ## list releases that changed the throughput, in stored results
-	@$(ACTIVATE); hvdperf history changes $(ARGS)
 
 clean: ## remove samples, caches, the site of docs/ and wheels
 	rm -rf $(SAMPLES) site dist .cache/docs .mypy_cache .ruff_cache .pytest_cache .hypothesis

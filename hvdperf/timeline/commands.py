@@ -390,11 +390,6 @@ def _make_trees() -> int:
     machines = {result.machine for result in results}
     trees = ", ".join(shown(path) for path in history.RESULTS.values())
     print(f"{len(results)} raw results of {len(machines)} machines in {trees}")
-    return _told(refused)
-
-
-def _told(refused: Sequence[str]) -> int:
-    """Complain about the files that were left out, and return the exit status."""
     for line in refused:
         complain(line)
     return REFUSED if refused else 0
@@ -457,14 +452,6 @@ def _versions(axis: Axis, text: str) -> list[str]:
     return versions
 
 
-def list_changes() -> int:
-    """Find releases that changed the throughput, in stored results."""
-    results, refused = history.read_history(history.RAW)
-    for text in history.report(history.series_of(results)):
-        print(text)
-    return _told(refused)
-
-
 # For hvdperf/timeline/asv/benchmarks: JSON on stdout.
 def print_parameters() -> int:
     """Print the cases of the profile `history`, as JSON."""
@@ -518,7 +505,6 @@ if CHECKOUT:
             "import": import_sessions,
             "publish": publish_sites,
             "backfill": fill_matrix,
-            "changes": list_changes,
             "params": print_parameters,
             "measure": measure_stack,
             "machine": print_machine,

@@ -30,6 +30,8 @@ CHANGED = {
     r"/commands/hvdperf predict": "outside of its own data its intervals held 7 of 10 values",
     r"/commands/hvdperf history uses": "the published table has what each use does; of a script of "
     "one's own `hvdperf run --check` says it",
+    r"/commands/hvdperf history changes": "asv lists what looks slower in stored sessions, and "
+    "bisect tells whether it is",
     r"/commands/hvdperf history (releases|preview)": "import and publish write what asv reads, and "
     "`make history` serves its sites",
     r"/commands/hvdperf nightly run/--summary": "`hvdperf report` writes it",

@@ -1,13 +1,9 @@
-"""Raw results: made from sessions, kept, and read; and the releases that changed them."""
+"""Raw results: made from sessions, kept, and read."""
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
-import random
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,25 +19,18 @@ from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import communication, strong_scaling, weak_scaling
 from hvdperf.records.documents import Result
 from hvdperf.timeline.history import (
-    Axis,
-    RawResult,
     Refused,
-    Series,
-    bisect_command,
     extract,
     machine_label,
     read_history,
     read_raw,
     replica_label,
     replica_of,
-    report,
-    series_of,
-    word,
 )
 from hvdperf.verdict import Verdict
 from hvdperf.worker.strategies import Strategy
 from tests.support.damage import FUZZ, damaged_json
-from tests.support.histories import FACTS, MACHINE_LABEL, REPLICA, raw_result, written
+from tests.support.histories import FACTS, MACHINE_LABEL, raw_result, written
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session
 
@@ -201,131 +190,3 @@ def test_whatever_stands_in_a_result_it_is_read_or_refused(tmp_path, data):
     results, refused = read_history(tmp_path)
     assert len(results) + len(refused) == 1
     assert not any("\n" in line for line in refused)
-
-
-# Changes by release --------------------------------------------------------------------------
-
-ONE, TWO = ("vgg_16_s", 1), ("vgg_16_s", 2)
-RELEASES = FIRST, SECOND, THIRD, FOURTH, LAST = ("2.14.1", "2.15.1", "2.16.2", "2.17.1", "2.18.1")
-
-
-def along(axis: Axis, results: Sequence[RawResult]) -> Series:
-    """Return the first series along an axis."""
-    return next(each for each in series_of(results) if each.axis is axis)
-
-
-def made_series(noise: float, steps: Mapping[str, float], sessions: int = 1) -> Series:
-    """Return a series of one line of eight launches a session. noise: standard deviation of
-    launches, relative. steps: the factor with which a release differs from the one before it."""
-    drawn, speed, results = random.Random(20181231), 500.0, list[RawResult]()
-    for release in RELEASES:
-        speed *= steps.get(release, 1.0)
-        for _ in range(sessions):
-            speeds = [speed * math.exp(drawn.gauss(0.0, noise)) for _ in range(8)]
-            results.append(raw_result("0.28.1", release, {TWO: speeds}, number=len(results)))
-    return along(Axis.TENSORFLOW, results)
-
-
-def test_a_line_goes_along_the_releases_of_its_axis():
-    assert series_of([]) == []
-    results = [
-        raw_result("0.28.1", "2.16.2", {ONE: [3.0, 4.0]}, number=1),
-        raw_result("0.28.0", "2.16.2", {ONE: [1.0, 2.0]}, number=2),
-        raw_result("0.28.1", "2.18.1", {ONE: [5.0]}, number=3),
-        raw_result("0.28.1", "2.18.1", {ONE: [6.0]}, number=4),
-    ]
-    found: dict[tuple[Axis, str], dict[str, list[float]]] = {}
-    for series in series_of(results):
-        by_version = found.setdefault((series.axis, series.at), {})
-        for line in series.lines:
-            for place, figure in enumerate(line.figures):
-                by_version.setdefault(series.version(line, place), []).append(figure)
-    assert found == {
-        (Axis.HOROVOD, "2.16.2"): {"0.28.0": [1.0, 2.0], "0.28.1": [3.0, 4.0]},
-        (Axis.HOROVOD, "2.18.1"): {"0.28.1": [5.0, 6.0]},
-        (Axis.TENSORFLOW, "0.28.0"): {"2.16.2": [1.0, 2.0]},
-        (Axis.TENSORFLOW, "0.28.1"): {"2.16.2": [3.0, 4.0], "2.18.1": [5.0, 6.0]},
-    }
-    assert {line.replica for series in series_of(results) for line in series.lines} == {REPLICA}
-
-
-@pytest.mark.parametrize(
-    "steps",
-    [{}, {THIRD: 1.10}, {THIRD: 0.92}, {SECOND: 0.90, FOURTH: 1.15}, {SECOND: 0.90}, {LAST: 0.90}],
-    ids=str,
-)
-def test_steps_are_found_where_they_are_and_nowhere_else(steps):
-    found = made_series(0.01, steps).changes
-    assert {each.since: each.step.change for each in found} == pytest.approx(steps, abs=0.02)
-    assert [each.before for each in found] == [
-        before for before, since in itertools.pairwise(RELEASES) if since in steps
-    ]
-    words = [
-        "slower: regression" if factor < 1 else "faster: explain it" for factor in steps.values()
-    ]
-    assert [word(each) for each in found] == words
-
-
-def test_a_change_between_or_within_sessions_of_one_release_was_the_machine():
-    # Two sessions of each release: speeds of the third's second one, and of a half of one.
-    made = made_series(0.005, {}, sessions=2)
-    for first in (40, 36 + 8):
-        speeds = [s for result in made.results for s in result.results[0].values]
-        slower = [speed * (0.9 if first <= i else 1) for i, speed in enumerate(speeds)]
-        results = [
-            raw_result("0.28.1", RELEASES[i // 2], {TWO: slower[8 * i : 8 * i + 8]}, number=i)
-            for i in range(10)
-        ]
-        series = along(Axis.TENSORFLOW, results)
-        (change,) = series.changes
-        assert change.before == change.since == THIRD
-        assert word(change) == "the machine"
-
-
-def test_another_build_of_a_release_is_no_change_of_the_machine():
-    results = [
-        raw_result(
-            "0.28.1",
-            LAST,
-            {TWO: [100.0 * (0.9 if i > 1 else 1) + at / 10 for at in range(8)]},
-            i,
-            **({"horovod_sha256": "old" if i < 2 else "rebuilt"} if i else {}),
-        )
-        for i in range(4)
-    ]
-    series = along(Axis.HOROVOD, results)
-    (change,) = series.changes
-    assert (change.before, change.since) == ("0.28.1", "0.28.1+rebuil")
-    assert word(change) == "slower: regression"
-    assert bisect_command(series, change) == "", "there is one release"
-    assert not any("hvdperf bisect" in text for text in report([series]))
-
-
-def test_both_directions_are_told_with_version_size_and_what_to_do():
-    series = made_series(0.005, {SECOND: 0.9, FOURTH: 1.16})
-    lines = list(report([series]))
-    assert all(len(line) <= 80 for line in lines)
-    slower, faster = (line.split() for line in lines if line.startswith("  vgg_16_s"))
-    assert (slower[1:4], slower[-2:]) == (["2", SECOND, FIRST], ["slower:", "regression"])
-    assert faster[1:4] == ["2", FOURTH, THIRD]
-    text = " ".join(" ".join(lines).split())
-    assert bisect_command(series, series.changes[1]).replace(" --from", " \\ --from") in text
-    assert f"--from {THIRD} --to {FOURTH} --model vgg_16_s --np 2" in text
-
-
-def test_changes_are_grouped_by_what_a_replica_trains_on():
-    speeds = [100 + place / 10 for place in (3, 0, 6, 1, 7, 2, 5, 4)]
-    results = [
-        raw_result("0.28.1", release, {TWO: [factor * each for each in speeds]}, number, replica)
-        for number, (replica, release, factor) in enumerate(
-            (replica, release, factor)
-            for replica in (REPLICA, "synthetic, size 32")
-            for release, factor in ((FIRST, 1.0), (SECOND, 0.8))
-        )
-    ]
-    *groups, said = "\n".join(report(series_of(results))).split("\n\n")
-    assert len(groups) == 2
-    for group, replica in zip(groups, (REPLICA, "synthetic, size 32"), strict=True):
-        assert group.count("slower: regression") == 1
-        assert f"with Horovod 0.28.1; {replica}" in " ".join(group.split())
-    assert said.startswith("2 lines of two releases or more: 2 changes to slower, 0 to faster")
