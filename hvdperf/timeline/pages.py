@@ -79,17 +79,6 @@ def _texts(*titles: str) -> list[Column]:
 # The overview ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What the overview shows of a series. told: what matters, in a sentence. open: the events that
-    make it FAIL, the largest first."""
-
-    series: Series
-    verdict: Verdict
-    told: str
-    open: Sequence[Finding]
-
-
 def write_index(path: Path, root: Path, pages: Path, until: date) -> Path:
     """Write the page of all documents below root, and that of each series. pages: the directory of
     the sessions' pages. until: today. Raises UserError if a page cannot be written."""
@@ -98,13 +87,13 @@ def write_index(path: Path, root: Path, pages: Path, until: date) -> Path:
     left_out: list[str] = []
     found = [each for name in names if (each := write_series(place, name, left_out)) is not None]
     rank = [*Verdict].index
-    found.sort(key=lambda each: (rank(each.verdict), -each.open[0].size if each.open else 0))
+    found.sort(key=lambda each: (rank(each[1].verdict), -sum(e.size for e in _open(each[0])[:1])))
     rows = []
-    for each in found:
-        name, last = each.series.name, each.series.last or each.series.nights[-1]
-        page = os.path.relpath(root / store.NIGHTS / name / store.INDEX, path.parent)
-        session = place.link(path, last.part())
-        rows.append((each.verdict.value, name, f"{last.night}", each.told, page, session))
+    for series, report in found:
+        last = series.last or series.nights[-1]
+        page = os.path.relpath(root / store.NIGHTS / series.name / store.INDEX, path.parent)
+        told, session = " ".join(report.lead), place.link(path, last.part())
+        rows.append((report.verdict.value, series.name, f"{last.night}", told, page, session))
     columns = (
         *_texts("verdict"),
         Column("case", "series", link="page"),
@@ -112,7 +101,7 @@ def write_index(path: Path, root: Path, pages: Path, until: date) -> Path:
         *_texts("what matters"),
         *(Column(key, "", hidden=True) for key in ("page", "session")),
     )
-    counts = Counter(each.verdict for each in found)
+    counts = Counter(report.verdict for _, report in found)
     verdict = worst([*counts])
     told = f"{counts[verdict]} of {len(found)} series: {verdict.value}"
     report = Report(
@@ -122,23 +111,27 @@ def write_index(path: Path, root: Path, pages: Path, until: date) -> Path:
         {},
         board=Figure("series", "Series", "The worst first.", Table.filled(columns, rows)),
         notes=tuple(
-            _note(each.series.name, each.verdict, each.told, each.open)
-            for each in found
-            if each.verdict is not Verdict.PASS
+            _note(series.name, report.verdict, report.lead, _open(series)[:1])
+            for series, report in found
+            if report.verdict is not Verdict.PASS
         ),
-        sections=(_last_nights(place, found),),
+        sections=(_last_nights(place, [series for series, _ in found]),),
         left_out=tuple(store.shortened(left_out)),
-        next_steps=tuple(step for each in found for step in _steps(each.open[:1])),
+        next_steps=tuple(chain.from_iterable(report.next_steps for _, report in found)),
         headline=told if found else "There is no night yet: `hvdperf nightly run` measures one",
     )
     return _write(path, report)
 
 
-def _note(name: str, verdict: Verdict, told: str, found: Sequence[Finding]) -> CaseNote:
-    """Return a note with what else is known of the first event, and its commands."""
-    first = found[:1]
-    notes = (note for each in first for note in each.notes)
-    return CaseNote(name, verdict, (told, *notes), output=tuple(_steps(first)))
+def _open(series: Series) -> list[Finding]:
+    """Return the findings that make a series FAIL, the largest first."""
+    return sorted((each for each in series.findings if each.is_open), key=lambda each: -each.size)
+
+
+def _note(name: str, verdict: Verdict, lead: Iterable[str], found: Sequence[Finding]) -> CaseNote:
+    """Return a note with what else is known of findings, and their commands."""
+    notes = (note for each in found for note in each.notes)
+    return CaseNote(name, verdict, (*lead, *notes), output=tuple(_steps(found)))
 
 
 def _steps(found: Iterable[Finding]) -> Iterator[str]:
@@ -156,13 +149,13 @@ def _nights(name: str, series: Series, pages: Sequence[str]) -> Iterator[tuple[s
         yield name, f"{night.night}", series.verdict_of(index).value, told, page
 
 
-def _last_nights(place: Place, found: Sequence[Shown]) -> Section:
+def _last_nights(place: Place, found: Sequence[Series]) -> Section:
     """Return the section of the last nights of each series."""
     rows: list[tuple[str, ...]] = []
-    for series in (each.series for each in found):
+    for series in found:
         pages = [place.link(place.index, night.part()) for night in series.nights[-STRIP:]]
         rows += _nights(series.name, series, pages)
-    names = [each.series.name for each in found]
+    names = [series.name for series in found]
     y = plots.field("series", "nominal", axis={"title": None}, sort=names)
     figure = _nights_drawn(rows, _NIGHT, y, plots.rows_high(len(found), 26))
     return Section("nights", "Last nights", "", (figure,) if rows else ())
@@ -192,22 +185,20 @@ def _nights_drawn(
 # A series ---------------------------------------------------------------------------------------
 
 
-def write_series(place: Place, name: str, left_out: list[str]) -> Shown | None:
-    """Write the page of a series, and return what the overview shows of it; None if none of its
-    nights can be read. left_out: takes a line for each document that is left out. Raises UserError
-    if the page cannot be written."""
+def write_series(place: Place, name: str, left_out: list[str]) -> tuple[Series, Report] | None:
+    """Write the page of a series, and return both; None if none of its nights can be read.
+    left_out: takes a line for each document that is left out. Raises UserError if the page cannot
+    be written."""
     directory = place.root / store.NIGHTS / name
     read, refused = store.read_all(sorted(directory.glob("*.json")), read_night)
     left_out += refused
     if not read:
         return None
     series = Series(name, joined(read), read_accepted(directory))
-    happened = series.findings
-    doing = sorted((each for each in happened if each.is_open), key=lambda each: -each.size)
+    doing = _open(series)
     path, last = directory / store.INDEX, series.last or series.nights[-1]
-    is_late = place.until - series.nights[-1].night > timedelta(days=_LATE_DAYS)
+    is_late = place.until - last.night > timedelta(days=_LATE_DAYS)
     verdict = worst([series.verdict, *[Verdict.NOT_RUN] * is_late])
-    found = Shown(series, verdict, _told(series, doing, is_late), doing)
     pages = [place.link(path, night.part()) for night in series.nights]
     links = [("all series", os.path.relpath(place.index, path.parent))]
     for part in last.parts:
@@ -217,7 +208,7 @@ def write_series(place: Place, name: str, left_out: list[str]) -> Shown | None:
     week = {**_NIGHT, "timeUnit": "utcyearweek"}
     weekday = plots.field("night", "ordinal", axis={"title": None}, timeUnit="utcday")
     calendar = _nights_drawn(list(_nights(name, series, pages)), week, weekday, 160)
-    failed = [row for _, row in last.cases if row.verdict is Verdict.FAIL]
+    told = _told(series, is_late)
     report = Report(
         f"hvdperf: nights of {name}",
         verdict,
@@ -229,40 +220,32 @@ def write_series(place: Place, name: str, left_out: list[str]) -> Shown | None:
         },
         warnings=(*(f"unfit: {line}" for line in last.unfit), *filter(None, [last.pair])),
         board=board,
-        notes=(
-            *(_note(f"since {each.since}", Verdict.FAIL, each.told, [each]) for each in doing),
-            *(CaseNote(row.name, Verdict.FAIL, (row.reason,)) for row in failed),
+        notes=tuple(
+            _note(f"since {each.since}", Verdict.FAIL, [each.told], [each]) for each in doing
         ),
         sections=(
-            _by_date(series, happened, pages),
+            _by_date(series, pages),
             Section("nights", "Every night", "", (calendar,)),
-            _events(happened),
+            _events(series.findings),
         ),
         next_steps=tuple(_steps(doing[:1])),
         headline=f"{name}: {verdict.value}",
-        lead=(f"{found.told[:1].upper()}{found.told[1:]}.",),
+        lead=(f"{told[:1].upper()}{told[1:]}.",),
         links=tuple((words, address) for words, address in links if address),
     )
     _write(path, report)
-    return found
+    return series, report
 
 
-def _told(series: Series, doing: Sequence[Finding], is_late: bool) -> str:
-    """Return what matters of a series, in a sentence. doing: the events that make it FAIL, the
-    largest first. is_late: whether the next night is."""
+def _told(series: Series, is_late: bool) -> str:
+    """Return what matters of a series, in a sentence. is_late: whether the next night is."""
     last = series.last or series.nights[-1]
-    told = []
-    if is_late:
-        told.append(f"{MISSING}: no night since {last.night}")
-    if doing:
-        told.append(f"since {doing[0].since}: {doing[0].told}")
-        more = len(doing) - 1
-        told += [f"and {more} more event{'s' * (more > 1)}"] * bool(more)
-    elif series.fall is not None:
-        told.append(f"{series.fall.told}, but {series.fall.excuse}")
-    if not doing:
-        told.append(last.told)
-    told += store.shortened([each.told for each in series.suspects], "suspects of the gate")
+    found = sorted(series.current, key=lambda each: (not each.is_open, -each.size))
+    told = [f"{MISSING}: no night since {last.night}"] * is_late
+    told += [f"since {each.since}: {each.told}" for each in found[:1]]
+    if len(found) > 1:
+        told.append(f"and {len(found) - 1} more finding{'s' * (len(found) > 2)}")
+    told.append(last.told)
     if series.speeds.waits:
         told.append(series.speeds.waits)
     return "; ".join(told)
@@ -346,11 +329,11 @@ def _last_figures(series: Series) -> Figure:
     return Figure("lines", "Lines", says, Table.filled(columns, rows))
 
 
-def _by_date(series: Series, happened: Sequence[Finding], pages: Sequence[str]) -> Section:
+def _by_date(series: Series, pages: Sequence[str]) -> Section:
     """Return the figure of all lines, of which a reader chooses a network's. pages: of nights."""
     nights = [night.night for night in series.nights]
     told: dict[int, list[str]] = {at: [*marks] for at, marks in series.found.marks.items()}
-    for event in happened:
+    for event in series.findings:
         told.setdefault(event.at, []).append(event.told)
     for each in series.accepted:
         at = bisect_right(nights, each.night) - 1

@@ -139,9 +139,9 @@ def test_the_worst_series_comes_first_with_what_happened_and_what_to_type(overvi
     last = nights(CALM, 2)[29].night
     rows = rows_of(overview, "series")
     assert [" ".join(row[:2]) for row in rows] == ["FAIL c-fell", "NOT RUN b-late", "PASS a-calm"]
-    told = rf"since {last}: -\S+ % \(.+\) samples/s of all 4 throughputs"
+    told = rf"Since {last}: -\S+ % \(.+\) samples/s of all 4 throughputs; 4 PASS\."
     assert re.fullmatch(told, rows[0][3])
-    assert rows[1][3] == f"MISSING: no night since {last - timedelta(days=3)}; 4 PASS"
+    assert rows[1][3] == f"MISSING: no night since {last - timedelta(days=3)}; 4 PASS."
     assert overview.locator("h1").inner_text() == "1 of 3 series: FAIL"
     assert overview.locator(".blames .case").all_inner_texts() == ["c-fell", "b-late"]
     commands = overview.locator(".next pre").inner_text().splitlines()
