@@ -122,10 +122,12 @@ class Driver:
     busy or hanging rank ends when the driver is gone, and reports its position when the driver asks
     for it."""
 
-    def __init__(self, rank: int) -> None:
-        """Connect to the address in the environment and say hello."""
-        host, port, token = os.environ[protocol.DRIVER_VARIABLE].rsplit(":", 2)
-        self._connection = protocol.connection_to([host], int(port), rank, token, within_s=30.0)
+    def __init__(self, rank: int, connection: protocol.Connection | None = None) -> None:
+        """Without a connection, connect to the address in the environment and say hello."""
+        if connection is None:
+            host, port, token = os.environ[protocol.DRIVER_VARIABLE].rsplit(":", 2)
+            connection = protocol.connection_to([host], int(port), rank, token, within_s=30.0)
+        self._connection = connection
         self._sending = threading.Lock()
         self._orders: queue.Queue[Message] = queue.Queue()
         self._main_thread = threading.get_ident()
@@ -189,6 +191,10 @@ class Driver:
 
     def reply(self, result: dict[str, Any]) -> None:
         self._send({"reply": result})
+
+    def answer(self, number: int, result: Message) -> None:
+        """Answer a numbered order: that of a process that is no rank."""
+        self._send({"answers": number, **result})
 
     def fail(self, error: BaseException, message: str, of_user: bool = False) -> None:
         """Report what this rank raised, with its current phase and the message; wait to be

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import secrets
 import socket
 import sys
@@ -27,7 +26,8 @@ from typing import Any, Callable
 import numpy as np
 
 from hvdperf.worker.process import take_name
-from hvdperf.worker.protocol import TRY_S, Connection, Message, connection_to
+from hvdperf.worker.protocol import Message, connection_to
+from hvdperf.worker.session_link import Driver
 
 # Bytes of a copy, which no cache holds, of what is read at once, and of what is sent at once.
 _COPIED, _READ, _SENT = 1 << 27, 1 << 20, 1 << 18
@@ -221,26 +221,9 @@ def main() -> None:
             f"it cannot reach the host of `hvdperf vet` at port {plan['port']} ({error}): open "
             "that route, or name a network of both by --network"
         )
-    orders: queue.Queue[Message] = queue.Queue()
-    threading.Thread(target=_receive, args=(connection, orders), daemon=True).start()
-    node = Node()
-    while (order := orders.get())["order"] != "leave":
-        answer = _carry_out(node, order["order"], order["arguments"])
-        connection.send({"answers": order["number"], **answer})
-
-
-def _receive(connection: Connection, orders: queue.Queue[Message]) -> None:
-    """Pass orders on until the connection ends; then let this process end, even if it hangs."""
-    messages: list[Message] | None = []
-    while messages is not None:
-        try:
-            messages = connection.receive()
-        except (OSError, ValueError):
-            messages = None
-        for message in messages or []:
-            orders.put(message)
-    orders.put({"order": "leave"})
-    threading.Timer(TRY_S, os._exit, (1,)).start()
+    driver, node = Driver(plan["node"], connection), Node()
+    while (order := driver.next_order())["order"] != "leave":
+        driver.answer(order["number"], _carry_out(node, order["order"], order["arguments"]))
 
 
 def _carry_out(node: Node, order: str, arguments: Sequence[Any]) -> Message:
