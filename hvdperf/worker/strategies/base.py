@@ -18,7 +18,7 @@ Facts = dict[str, Any]
 class Trainer(Protocol):
     """The training of one rank: the phases of start-up, in their order, then blocks of steps. What
     has a body here is the same for most strategies. Those that only return are for strategies that
-    have nothing to do there, such as one process at a barrier.
+    have nothing to do there.
 
     A batch is that of a task (models.tasks.Step), in the form in which the strategy spreads it over
     its replicas. Block kinds are the values of hvdperf.plan.arms.BlockKind.
@@ -70,7 +70,8 @@ class Trainer(Protocol):
         return
 
     def barrier(self) -> None:
-        return
+        """Wait until every process has come here."""
+        self.total([0.0])
 
     def enter_block(self, kind: str) -> None: ...
 

@@ -45,7 +45,6 @@ class HorovodTrainer(ReplicaTrainer):
         # that is synchronised over the ranks.
         self._others = 0
         self.rank, self.world_size = hvd.rank(), hvd.size()
-        self._barrier_token = tf.zeros([])
         return group_of(hvd)
 
     def gradients(self, tape: tf.GradientTape, loss: tf.Tensor, sources: Any) -> Any:
@@ -90,9 +89,6 @@ class HorovodTrainer(ReplicaTrainer):
 
     def leave_group(self) -> None:
         hvd.shutdown()
-
-    def barrier(self) -> None:
-        hvd.allreduce(self._barrier_token, name="hvdperf.barrier")
 
     def gradient_elements(self) -> Sequence[int]:
         return [int(np.prod(weight.shape)) for weight in training.weights(self.parts)]

@@ -51,7 +51,7 @@ class ReplicaTrainer(Trainer):
     """The common part of hvdperf.worker.strategies.base.Trainer.
 
     A strategy of more than one replica overrides `rank`, `world_size`, `gradients`, `exchanged`,
-    `total`, `agree` and `barrier`.
+    `total` and `agree`.
     """
 
     def __init__(self, config: RankConfig) -> None:

@@ -42,10 +42,6 @@ class DistributedTrainer(Trainer):
         # A value is this process's share of the loss of the global batch.
         return self.total([loss])[0]
 
-    def barrier(self) -> None:
-        """Wait until every process has come here."""
-        self.total([0.0])
-
     def init(self) -> Facts:
         self.strategy = self.make_strategy()
         self.world_size = self.strategy.num_replicas_in_sync
