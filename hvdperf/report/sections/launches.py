@@ -10,7 +10,6 @@ from statistics import median
 
 from hvdperf.explain.steps import long_steps
 from hvdperf.explain.time_breakdown import beyond_chance
-from hvdperf.explain.training_runs import growth
 from hvdperf.plan.arms import BlockKind
 from hvdperf.records.documents import Case
 from hvdperf.records.rounds import Block
@@ -208,9 +207,8 @@ def memory(cases: Sequence[Case]) -> Section:
     return Section(
         "memory",
         "Memory",
-        "Resident set of each rank during training, medians over the rounds. Growth is that after "
-        "the first third of the run, in which caches and queues fill up, or after the end of an "
-        "earlier growth.",
+        "Resident set of each rank during training, medians over the rounds. In the first third of "
+        "the run caches and queues fill up; the cases judge the growth after that.",
         figures,
         "Memory was not measured; to measure: pytest perf/test_memory.py",
     )
@@ -223,24 +221,17 @@ def _memory(case: Case, label: str) -> Iterator[Figure]:
     ranks = _readings(started)
     if not ranks:
         return
-    grown = {rank: _growth(readings) for rank, readings in ranks.items()}
-    by_growth = sorted(ranks, key=grown.__getitem__, reverse=True)
-    shown = sorted(by_growth[:SHOWN])
+    grown = {rank: readings[-1][1] - readings[0][1] for rank, readings in ranks.items()}
+    shown = sorted(sorted(ranks, key=grown.__getitem__, reverse=True)[:SHOWN])
     columns = (
         Column("rank", "rank"),
         Column("steps", "steps"),
         Column("resident_mib", "resident set", "MiB", 1),
-        Column("growth", "growth in 1,000 steps", "%", 3),
         Column("rounds", "rounds"),
     )
-    growths = {rank: 100 * math.expm1(grown[rank]) for rank in shown if math.isfinite(grown[rank])}
     rows = Table.filled(
         columns,
-        (
-            (rank, steps, size / MIB, growths.get(rank), len(started))
-            for rank in shown
-            for steps, size in ranks[rank]
-        ),
+        ((rank, steps, size / MIB, len(started)) for rank in shown for steps, size in ranks[rank]),
     )
     yield Figure(
         words.slug("memory", label, f"np{n}"),
@@ -268,11 +259,3 @@ def _readings(started: Sequence[Started]) -> dict[int, Readings]:
         rank: [(steps, median(sizes)) for steps, sizes in sorted(read.items())]
         for rank, read in found.items()
     }
-
-
-def _growth(readings: Readings) -> float:
-    """Return the growth of medians, computed like the case's figure; -inf for too few readings."""
-    try:
-        return growth(readings)
-    except ValueError:
-        return -math.inf
