@@ -254,18 +254,11 @@ def comparison(a: Archive, b: Archive) -> Report:
     found = pairs(a, b)
     trainings = _trainings(a, b)
     changed = differences(a.fingerprint, b.fingerprint)
-    kinds = Counter(pair.changed.kind for pair in found)
-    both = len(found) - kinds[Kind.ONLY_A] - kinds[Kind.ONLY_B]
     return Report(
         title=f"{a.name} (A) and {b.name} (B)",
         verdict=verdict.Verdict.INFO,
         counts=Counter(case.verdict for case in b.cases),
-        facts={
-            "A": _session(a),
-            "B": _session(b),
-            "cases": f"{both} in both, {kinds[Kind.ONLY_A]} only in A, "
-            f"{kinds[Kind.ONLY_B]} only in B",
-        },
+        facts={"A": _session(a), "B": _session(b)},
         warnings=(*_warnings(a, b, changed), *_too_few(found, trainings)),
         board=Figure("board", "All cases", _says_cases(found), _table(found), brief=True),
         left_out=(*a.left_out, *b.left_out),

@@ -205,7 +205,6 @@ def _figure(name: str, cases: Sequence[Case], result: Field[Case], *behind: plot
         sorted(cases, key=lambda case: (labels[case.workload], case.world_size)),
         value("model", "network", lambda case: labels[case.workload]),
         value("world_size", "ranks", lambda case: case.world_size),
-        value("layout", "nodes x ranks", lambda case: scaling.layout(case.replicas_per_node)),
         result,
     )
     x = plots.axis(found, result.columns[0].key, scale={"zero": not behind})
