@@ -258,6 +258,7 @@ def comparison(a: Archive, b: Archive) -> Report:
         title=f"{a.name} (A) and {b.name} (B)",
         verdict=verdict.Verdict.INFO,
         counts=Counter(case.verdict for case in b.cases),
+        headline=f"{words.plural(len(found), 'case')}, shown side by side",
         facts={"A": _session(a), "B": _session(b)},
         warnings=(*_warnings(a, b, changed), *_too_few(found, trainings)),
         board=Figure("board", "All cases", _says_cases(found), _table(found), brief=True),

@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from hvdperf.inline import BOARD, PAGE, assets, json_text
 from hvdperf.report import text as texts
 from hvdperf.report.content import Column, Report, Row, Table
-from hvdperf.verdict import Verdict
+from hvdperf.verdict import Verdict, counted
 
 # Of a longer note only the first paragraph is seen, because more would push away what comes next.
 _LONG_NOTE = 280
@@ -31,7 +31,7 @@ def page(report: Report) -> str:
     return template.render(
         report=report,
         assets=assets(() if report.has_board else BOARD),
-        headline=texts.headline(report),
+        headline=report.headline or counted(report.counts) or "Nothing was measured",
         blames=texts.blames(report),
         neutral=texts.neutral(report),
         cases={row["case"] for row in report.board.table.rows},

@@ -1,4 +1,4 @@
-"""Text that all formats share (cells of tables, headline, notes), and the report for a terminal.
+"""Text that all formats share (cells of tables, notes), and the report for a terminal.
 
 The text has no markup; each format escapes it in its own way. Of tables, a terminal shows the
 columns with a brief heading, and of figures those that have such columns or are brief themselves.
@@ -111,7 +111,7 @@ def _joined(row: Row, column: Column, bounds: Sequence[Column]) -> str:
     return one_line(text)
 
 
-# Headline and notes ------------------------------------------------------------------------------
+# Notes -----------------------------------------------------------------------------------------
 
 MEANINGS: Mapping[Verdict, str] = {
     Verdict.FAIL: "outside the limit, or crashed",
@@ -123,27 +123,6 @@ MEANINGS: Mapping[Verdict, str] = {
 }
 # The verdicts that need a person's attention.
 _NOT_PASSED = (Verdict.FAIL, Verdict.INVALID, Verdict.NOT_RUN, Verdict.INCONCLUSIVE)
-
-
-def headline(report: Report) -> str:
-    """Return a line such as "2 of 28 cases FAIL"."""
-    if report.headline:
-        return report.headline
-    total = sum(report.counts.values())
-    if not total:
-        return "Nothing was measured"
-    if report.verdict is Verdict.INFO:
-        if total > report.counts.get(Verdict.INFO, 0):
-            return f"{words.plural(total, 'case')}, shown side by side"
-        return f"None of {words.plural(total, 'case')} was judged"
-    count = report.counts.get(report.verdict, 0)
-    if report.verdict is Verdict.PASS:
-        judged = "judged " if count < total else ""
-        return f"All {count} {judged}cases PASS" if count > 1 else f"The only {judged}case: PASS"
-    word = report.verdict.value
-    if report.verdict is Verdict.FAIL:
-        return f"{count} of {words.plural(total, 'case')} {word}"
-    return f"{count} of {words.plural(total, 'case')} {'is' if count == 1 else 'are'} {word}"
 
 
 def blames(report: Report) -> dict[Verdict, list[CaseNote]]:
