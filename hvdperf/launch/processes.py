@@ -174,40 +174,22 @@ class LocalAgent:
         self._scratch = scratch
         self._settings = settings
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        # Ends of pipes that only a process and its own children hold: they become readable when
-        # these have ended. Kernels before 5.3 have no pidfd.
-        self._ends: dict[str, int] = {}
-
-    def ends(self, known: Collection[str]) -> list[int]:
-        """Return descriptors that become readable when a process ends, without those of the
-        launches whose end is known."""
-        return [end for launch, end in self._ends.items() if launch not in known]
 
     def start(self, launch: str, environment: Variables, command: Sequence[str]) -> None:
         # The worker asks the kernel to kill it when this process ends (see hvdperf.worker.process).
-        end, kept_open = os.pipe()
-        try:
-            self._processes[launch] = start_process(
-                command,
-                command[0],
-                with_defaults(environment, self._settings),
-                self._scratch / launch,
-                pass_fds=(kept_open,),
-            )
-        except OSError:
-            os.close(end)
-            raise
-        finally:
-            os.close(kept_open)
-        self._ends[launch] = end
+        self._processes[launch] = start_process(
+            command,
+            command[0],
+            with_defaults(environment, self._settings),
+            self._scratch / launch,
+        )
 
     def status(self, launch: str) -> int | None:
         return self._processes[launch].poll()
 
-    def statuses(self) -> dict[str, int]:
-        """Return the exit statuses of the processes that have ended, by launch."""
-        polled = {launch: process.poll() for launch, process in self._processes.items()}
-        return {launch: status for launch, status in polled.items() if status is not None}
+    def statuses(self) -> dict[str, int | None]:
+        """Return `status` by launch."""
+        return {launch: process.poll() for launch, process in self._processes.items()}
 
     def signal(self, launch: str, signum: int) -> None:
         signal_processes(signum, [self._processes[launch].pid])
@@ -222,7 +204,6 @@ class LocalAgent:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            os.close(self._ends.pop(launch))
         shutil.rmtree(self._scratch / launch, ignore_errors=True)
 
     def end_all(self) -> None:

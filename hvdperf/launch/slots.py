@@ -41,6 +41,8 @@ ANSWER_S = 30.0
 LEAVE_S = 10.0
 # Seconds that a slot has to import TensorFlow and Horovod once.
 PROBE_S = 150.0
+# Seconds between two looks at processes that run.
+LOOK_S = 0.2
 # Seconds after which a wait is told, and slots that are named.
 SOON_S = 5.0
 MOST_NAMED = 4
@@ -304,14 +306,14 @@ def _serve(agent: LocalAgent, connection: Connection) -> None:
     """Carry out the orders of rank 0 until it lets this slot leave, or is gone. Raises OSError."""
     reported: set[str] = set()
     while True:
-        # Each ended process is reported once, and from then on its end must not wake this process.
-        watched: list[Any] = [connection.socket, *agent.ends(reported)]
-        ready, _, _ = select.select(watched, [], [])
-        news = {k: v for k, v in agent.statuses().items() if k not in reported}
+        statuses = agent.statuses()
+        news = {k: v for k, v in statuses.items() if v is not None and k not in reported}
         if news:
             reported.update(news)
             connection.send({"exited": news})
-        if connection.socket not in ready:
+        # Kernels before 5.3 have no pidfd, which would tell the end of a process.
+        within = LOOK_S if None in statuses.values() else None
+        if not select.select([connection.socket], [], [], within)[0]:
             continue
         messages = connection.receive()
         for message in messages or [{"order": "leave"}]:
