@@ -399,7 +399,7 @@ def allocation(speed: float, link: float, seed: int) -> vet.Measured:
         exchanged = [vet.Pair(pair, min(map(links.__getitem__, pair))) for pair in pairs]
         rounds.append(vet.Round(by_term, device, exchanged))
     digests = {node: [{"CPU": ""}] for node in ALLOCATED}
-    return vet.Measured(ALLOCATED, dict.fromkeys(ALLOCATED, "simulated"), {}, digests, rounds, 0.0)
+    return vet.Measured(ALLOCATED, dict.fromkeys(ALLOCATED, "simulated"), {}, digests, rounds)
 
 
 def blamed(bad: tuple[float, float], times: int) -> Iterator[str]:

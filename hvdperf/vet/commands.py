@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 
 from hvdperf.columns import Columns, interval, number, wrapped
-from hvdperf.errors import UserError, refusing
-from hvdperf.files import write_record
+from hvdperf.errors import UserError
 from hvdperf.launch.slots import check_network
 from hvdperf.stats import fewest_bounded
 from hvdperf.verdict import EXIT_STATUS, Verdict
@@ -29,7 +26,6 @@ def vet(
     hosts: str | None = None,
     network: str = "",
     rounds: int = ROUNDS,
-    out: Path | None = None,
 ) -> int:
     """Find slow or faulty nodes in an allocation. All nodes in the Slurm allocation, or in --hosts,
     run the same work simultaneously: train, copy memory, read files; then pairs of nodes test the
@@ -40,12 +36,9 @@ def vet(
     --hosts A,B: Compare these hosts, over ssh. Default: the nodes of the allocation.
     --network NET: Use this network between the nodes, such as 10.0.0.0/24. Default: any.
     --rounds N: Number of rounds.
-    --out FILE: Write all measurements to this new file, as JSON. Default: no file.
     """
     nodes = vet_nodes.find_nodes(hosts)
     check_network(network)
-    if out is not None and os.path.lexists(out):
-        raise UserError(f"--out {out}: already exists; give the name of a new file")
     # On GPUs there is a term more.
     fewest = fewest_bounded(FALSE_NAMES / (len(nodes) * len(TERMS)))
     if not fewest <= rounds <= _MOST_ROUNDS:
@@ -58,9 +51,6 @@ def vet(
     with crew:
         say = partial(print, flush=True)
         measured = vet_nodes.measure(crew, rounds, say=say)
-    if out is not None:
-        with refusing(f"--out {out}: ", OSError):
-            write_record(out, measured)
     findings = judge(measured)
     for line in told(measured, findings):
         print(line)

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from hvdperf.columns import figure_text
-from hvdperf.json_records import Figures
 from hvdperf.stats import Interval, hodges_lehmann
 from hvdperf.verdict import Verdict, as_ratio
 
@@ -48,12 +47,12 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Measured(Figures):
+class Measured:
     """What was measured of an allocation.
 
     nodes: all names. kinds: by node, its machine class in words. not_run: by node, why it was left
     out. digests: by node, of each comparison, what its devices computed. rounds: in their order.
-    seconds: of a term in a round. took_seconds: of everything.
+    took_seconds: of everything.
     """
 
     nodes: tuple[str, ...]
@@ -61,7 +60,6 @@ class Measured(Figures):
     not_run: dict[str, str]
     digests: dict[str, list[dict[str, str]]]
     rounds: list[Round]
-    seconds: float
     took_seconds: float = 0.0
 
 

@@ -297,4 +297,4 @@ def measure(
                 say(f"round {number} of {rounds}, {time.monotonic() - began:.0f} s")
     compare()
     took = time.monotonic() - began
-    return judge.Measured(crew.nodes, kinds, dict(crew.lost), digests, found, seconds, took)
+    return judge.Measured(crew.nodes, kinds, dict(crew.lost), digests, found, took)

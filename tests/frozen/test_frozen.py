@@ -23,6 +23,7 @@ from tests.frozen import values
 NAMES: dict[str, str] = {}
 # Places whose values have changed or gone, as patterns of paths, each with the reason.
 CHANGED = {
+    r"/commands/hvdperf vet/--out": "it held no verdict, which the exit status and the text have",
     r"/commands/pytest/--placement": "groups take slots in the order of the launcher's ranks",
     r"/commands/hvdperf report/--with": "sessions of other layouts have figures of their own",
     r"/commands/pytest/--baseline": "hvdperf compare shows two sessions side by side, and "

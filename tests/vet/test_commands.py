@@ -27,7 +27,6 @@ def text_of(found: Measured) -> str:
         ["--hosts", "a,b", "--rounds", "0"],
         ["--hosts", "a,b", "--network", "here"],
         ["--hosts", "a,b", "--network", "198.51.100.0/24"],
-        ["--hosts", "a,b", "--out", __file__],
     ],
 )
 def test_a_bad_request_is_one_line(

@@ -110,8 +110,7 @@ def test_every_node_is_measured_and_one_that_is_not_there_or_is_lost_is_told(
 
 @pytest.mark.long
 def test_the_nodes_of_an_allocation_are_compared(tmp_path: Path) -> None:
-    out = tmp_path / "vet.json"
-    vet = [sys.executable, "-c", VET, "vet", "--rounds=10", f"--out={out}"]
+    vet = [sys.executable, "-c", VET, "vet", "--rounds=10"]
     with (
         slurm_cluster(tmp_path, environment_of_sessions()) as cluster,
         cluster.start("salloc", "--nodes=2", "--ntasks=2", *vet) as process,
@@ -121,5 +120,5 @@ def test_the_nodes_of_an_allocation_are_compared(tmp_path: Path) -> None:
         assert process.returncode in (0, 1, 6), output
         assert "10 rounds" in output
         assert ended(cluster.processes())
-    assert '"node1"' in out.read_text()
+    assert "node1" in output
     assert "NOT RUN" not in output

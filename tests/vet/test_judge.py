@@ -40,9 +40,7 @@ def measured(
         for pairs in schedule(names, ROUNDS, seed)
     ]
     digests = {node: [{"CPU": "a"}, {"CPU": "a"}] for node in names}
-    return Measured(
-        names, {node: kinds.get(node, "kind") for node in names}, {}, digests, rounds, 1.0
-    )
+    return Measured(names, {node: kinds.get(node, "kind") for node in names}, {}, digests, rounds)
 
 
 def bad(found: Measured) -> dict[str, Verdict]:
