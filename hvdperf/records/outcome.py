@@ -74,8 +74,8 @@ class Cause(Figures):
         if not self.at_fault:
             return "all ranks"
         if self.host:
-            return f"host {self.host} ({_listed(self.at_fault)})"
-        return _listed(self.at_fault)
+            return f"host {self.host} ({listed(self.at_fault)})"
+        return listed(self.at_fault)
 
     def __str__(self) -> str:
         # Without a reference, and of ranks that alone have the term, no share is known.
@@ -107,7 +107,7 @@ def fields_of(record: Any, kind: type) -> dict[str, Any]:
     return {field.name: getattr(record, field.name) for field in fields(kind)}
 
 
-def _listed(ranks: Sequence[int]) -> str:
+def listed(ranks: Sequence[int]) -> str:
     """Return ranks in words, such as `ranks 0, 2-3`."""
     return f"rank{'s' * (len(ranks) > 1)} {ranges(ranks, ', ')}"
 

@@ -12,14 +12,13 @@ from statistics import fmean
 from hvdperf.explain.time_breakdown import standing_out
 from hvdperf.plan.arms import Term
 from hvdperf.plan.settings import Touches, settings_in
+from hvdperf.records.outcome import listed
 from hvdperf.script.checks import Problem
 from hvdperf.script.recorded import Rank
 from hvdperf.script.terms import OUTSIDE, OWN, Gpu, Parts, Stop, Tail
 
 # A term that takes a smaller share of the time is not worth a change.
 LEAST_SHARE = 0.10
-# Of more ranks only the number is told.
-_NAMED = 4
 # A gain is not known from so little above 1 on.
 _NO_GAIN = 1.005
 # Other programs come first if they take so many times as much as the script's own fault.
@@ -228,7 +227,7 @@ def cores_told(ranks: Sequence[Rank]) -> Iterator[str]:
 def _lacks(group: Group) -> Iterator[tuple[str, str]]:
     """Yield why ranks lack cores, each with what to do about it."""
     cores = f"{group.cores} cores" if group.cores > 1 else "single core"
-    ranks = _ranks(group.ranks)
+    ranks = listed(group.ranks)
     if len(group.ranks) > group.cores:
         yield (
             f"{ranks} share the same {cores}",
@@ -246,12 +245,6 @@ def _lacks(group: Group) -> Iterator[tuple[str, str]]:
             f"{group.withheld * group.seconds:.1f} of {group.seconds:.1f} s",
             "raise the CPU quota of the container or cgroup, or use fewer threads",
         )
-
-
-def _ranks(numbers: Sequence[int]) -> str:
-    if len(numbers) > _NAMED:
-        return f"{len(numbers)} ranks"
-    return f"{'ranks' if len(numbers) > 1 else 'rank'} {' and '.join(map(str, numbers))}"
 
 
 def _may_lack_a_core(tail: Tail) -> bool:

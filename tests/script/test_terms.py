@@ -471,7 +471,7 @@ def test_other_processes_on_the_cores_are_told_if_they_disturb() -> None:
     (group,) = groups_of(using(SOUND, (0, 1, 2), 3.0, 0.3))
     assert group.ranks == [0, 1]
     assert group.others == pytest.approx(0.4)
-    assert "40 % of the 3 cores of ranks 0 and 1" in told(using(SOUND, (0, 1, 2), 3.0, 0.3))
+    assert "40 % of the 3 cores of ranks 0-1" in told(using(SOUND, (0, 1, 2), 3.0, 0.3))
     for quiet in (using(SOUND, (0, 1, 2), 2.4, 0.3), using(SOUND, (0, 1, 2), 3.0, 0.01)):
         assert groups_of(quiet)[0].missing == 0
     first, second = SOUND
@@ -484,7 +484,7 @@ def test_more_ranks_than_cores_limit() -> None:
     ranks = of_steps(SOUND, cores=own, cpu=Cpu(10.0, 9.0, 5.0))
     (group,) = groups_of(ranks)
     assert (group.others, group.missing) == (0.0, 0.5)
-    assert "ranks 0 and 1 share the same single core" in told(ranks)
+    assert "ranks 0-1 share the same single core" in told(ranks)
 
 
 @pytest.mark.parametrize("cores", [2, 64])
@@ -494,7 +494,7 @@ def test_a_quota_of_cores_limits(cores: int) -> None:
     (group,) = groups_of(ranks)
     assert (group.withheld, group.missing) == (0.25, 0.25)
     limit = limit_of(parts_of(ranks), [], ranks)
-    assert "quota of 1.5 cores stopped ranks 0 and 1 for 2.5 of 10.0 s" in limit.told
+    assert "quota of 1.5 cores stopped ranks 0-1 for 2.5 of 10.0 s" in limit.told
     assert "quota" in limit.mend
     (rarely,) = groups_of(of_steps(ranks, cores=used._replace(withheld=0.1)))
     assert rarely.withheld == 0
