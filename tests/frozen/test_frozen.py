@@ -45,6 +45,8 @@ CHANGED = {
     r"/keys/\w+\.schema/(wire_seconds|timeline|activities)": "the same",
     r"/years/(correlated|nodes|steps)-\d+/fell/\d+/(lower|upper)": "the correlation of nights is "
     "that of their differences, and all throughputs have their own: intervals move by 0.0002",
+    r"/years/steps-060/fell/0/change": "the last night that falls is another one: two nights of "
+    "three are no rule of their own",
     r"/years/steps-(165|195|225|270|310|364)/(fell|change points)": "the "
     "planted drift is one finding in place of a fall and a row of change points",
     r"/sessions/20261124T094332Z-26044/tables/board/settings": "a precision policy is no setting: "
