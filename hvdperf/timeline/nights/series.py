@@ -371,8 +371,8 @@ def _changed(series: Series, usual: Night, since: Night, again: str) -> Iterator
         with_stack = f"{'hvdperf run' if script else again} --against PYTHON"
         with_stack += f" -- {script}" if script else ""
         yield (
-            "to isolate one of these: measure with its old value; for a package of the stack: "
-            f"{with_stack} (of make stack)"
+            "to isolate one of these, measure with its old value; for a package of the stack: "
+            f"{with_stack} (see make stack)"
         )
 
 
