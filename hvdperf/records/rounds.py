@@ -102,9 +102,9 @@ class RunReport(Figures):
     last step. memory: rows of [steps, bytes of the resident set]. timestamps: one row a step of
     [begun, had its batch, ended], in seconds since the run began; empty unless asked for; earlier
     sessions have another time before the last one. curve: rows of [steps, mean loss since the row
-    before, learning rate]; empty in a run with timestamps. validation: None without one.
-    samples_of_a_pass: number of samples that this process reads in a pass over the user's own data;
-    None if that is not known, or for other data.
+    before], and in earlier sessions the learning rate; empty in a run with timestamps. validation:
+    None without one. samples_of_a_pass: number of samples that this process reads in a pass over
+    the user's own data; None if that is not known, or for other data.
     """
 
     seconds: Number
@@ -114,7 +114,7 @@ class RunReport(Figures):
     loss: Number
     memory: Sequence[Annotated[Sequence[int], Meta(min_length=2, max_length=2)]]
     timestamps: Sequence[Annotated[Sequence[float], Meta(min_length=3)]]
-    curve: Sequence[Annotated[Sequence[Number], Meta(min_length=3, max_length=3)]]
+    curve: Sequence[Annotated[Sequence[Number], Meta(min_length=2)]]
     validation: Validation | None = None
     samples_of_a_pass: Positive | None = None
 

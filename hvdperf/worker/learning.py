@@ -25,11 +25,6 @@ class Constant:
         """The rate of the first optimizer, read from its variable; 0 if there is no optimizer."""
         return float(self._rates[0].numpy()) if self._rates else 0.0
 
-    @property
-    def assigned(self) -> float:
-        """The rate of the first optimizer as it was last set, without a read from its device."""
-        return self._initial[0] * self._scale if self._initial else 0.0
-
     def before_step(self) -> None:
         """Set the rate of the next step. To be called before every step."""
 
@@ -53,10 +48,6 @@ class Scheduled(Constant):
     def value(self) -> float:
         rate = self._optimizer.learning_rate
         return float(rate(self._optimizer.iterations) if callable(rate) else rate)
-
-    @property
-    def assigned(self) -> float:
-        return self.value
 
 
 class Adaptive(Constant):
@@ -111,26 +102,20 @@ READ = 100
 
 
 class Curve:
-    """The loss and the learning rate along the steps of a run."""
+    """The loss along the steps of a run."""
 
-    def __init__(self, learning_rate: Constant) -> None:
-        self._learning_rate = learning_rate
+    def __init__(self) -> None:
         self._losses: list[Any] = []
-        self._rates: list[float] = []
 
     def after_step(self, loss: Any) -> None:
         self._losses.append(loss)
-        self._rates.append(self._learning_rate.assigned)
         if len(self._losses) % READ == 0:
             self._losses[-READ:] = map(float, self._losses[-READ:])
 
     def rows(self, own: Callable[[float], float]) -> list[list[float]]:
-        """Return rows of [steps done, mean loss of the steps since the row before, learning rate].
-        own: maps a loss to that of this process's samples (Trainer.own_loss)."""
+        """Return rows of [steps done, mean loss of the steps since the row before]. own: maps a
+        loss to that of this process's samples (Trainer.own_loss)."""
         losses, count = [*map(float, self._losses)], len(self._losses)
         apart = max(1, -(-count // POINTS))
         ends = [min(begin + apart, count) for begin in range(0, count, apart)]
-        return [
-            [end, own(fmean(losses[begin:end])), self._rates[end - 1]]
-            for begin, end in zip([0, *ends], ends)
-        ]
+        return [[end, own(fmean(losses[begin:end]))] for begin, end in zip([0, *ends], ends)]

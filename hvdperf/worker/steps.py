@@ -129,7 +129,7 @@ def run(
     driver.enter(Phase.RUN)
     samples, done = 0, 0
     memory, timestamps = [], []
-    curve = Curve(trainer.learning_rate)
+    curve = Curve()
     last_step_seconds = 0.0
     loss: Any = float("nan")
     clock = time.perf_counter

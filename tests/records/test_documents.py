@@ -95,7 +95,7 @@ def test_a_bound_that_is_infinite_is_null_and_infinite_again():
 
 def test_what_a_rank_measured_as_no_number_is_none_again():
     broken = replace(rank_report(1.0, 320), seconds=math.nan, loss=math.inf)
-    run = replace(run_report(), curve=[[50, 1.5, 1e-3], [100, math.nan, math.inf]])
+    run = replace(run_report(), curve=[[50, 1.5], [100, math.inf]])
     measured = outcome(WEAK, RATIOS[:1])
     launched = measured.rounds[0].of(HOROVOD_2)
     own = replace(launched.blocks[0], ranks=[broken, rank_report(1.0, 320)])
@@ -104,7 +104,7 @@ def test_what_a_rank_measured_as_no_number_is_none_again():
     assert math.isnan(read.blocks[0].ranks[0].seconds)
     assert math.isnan(read.blocks[0].ranks[0].loss)
     assert read.blocks[0].ranks[1] == rank_report(1.0, 320)
-    assert repr(read.run[0].curve) == repr([[50.0, 1.5, 1e-3], [100.0, math.nan, math.nan]])
+    assert repr(read.run[0].curve) == repr([[50.0, 1.5], [100.0, math.nan]])
 
 
 def without_threshold() -> Outcome:

@@ -114,7 +114,7 @@ def run_report(
         loss=0.4,
         memory=[[step, int(5e8 + growth * step)] for step in range(25, steps + 1, 25)],
         timestamps=[],
-        curve=[[step, 2.3 / step, 1e-3] for step in range(20, steps + 1, 20)],
+        curve=[[step, 2.3 / step] for step in range(20, steps + 1, 20)],
         validation=Validation(loss, accuracy, validated, chance_loss),
     )
 
