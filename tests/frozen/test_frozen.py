@@ -72,6 +72,10 @@ CHANGED = {
     r"/keys/case\.schema/((usual_|others_|usual_step_|step_)?seconds)": "a cause has its share "
     "and one text",
     r"/keys/raw\.schema": "a raw result is a summary, and has its schema",
+    r"/keys/rounds\.schema/(cpu_seconds|nccl|sparse_tensors)": "nothing read them",
+    r"/keys/\w+\.schema/compiler": "the same",
+    r"/commands/hvdperf vet/--data-dir": "a node reads a temporary file, which TMPDIR can put "
+    "anywhere",
     r"/keys/night\.schema/(again|costs|figures|is_gate|samples_per_second|speeds)": "a night has "
     "summaries, with kind, results and values",
     r"/keys/summary\.schema/(core_share|culprits|disturbance|foreign_share|mhz|pid|steal_share|"
