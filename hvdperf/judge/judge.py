@@ -325,12 +325,11 @@ def _exchanges_elsewhere(outcome: Outcome) -> str:
     if not takes or comparison.judged_as is not JudgedAs.THRESHOLD:
         return ""
     launches = [measured.of(comparison.candidate.arm) for measured in outcome.rounds]
-    others = max((rank.other_exchanges for each in launches for rank in each.metadata), default=0)
-    if not others:
+    if not any(rank.other_exchanges for each in launches for rank in each.metadata):
         return ""
     return (
-        f"{others} of Horovod's operations in a step do not reduce gradients, as in a synchronised "
-        "normalisation, so there is no step without communication to compare with"
+        "Horovod does more in a step than reduce gradients, as in a synchronised normalisation, so "
+        "there is no step without communication to compare with"
     )
 
 

@@ -27,7 +27,7 @@ class Metadata:
     none. parameters: number of trained weights. gradient_tensors, gradient_bytes: number and size
     of the gradients that a step exchanges, with the whole table of a sparse one; of a script, the
     rows of one replica's batch. These three are 0 if no model was built. other_exchanges: number of
-    Horovod's operations in a step that do not reduce its gradients.
+    Horovod's operations in the graph of a step that do not reduce its gradients.
     peak_bytes: the largest resident set so far. device_peak_bytes: the most memory of its GPU that
     TensorFlow has given to tensors so far; 0 without a GPU.
     """

@@ -1,6 +1,6 @@
 """Strategy `horovod`: one process per replica, gradients reduced by DistributedGradientTape."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any, Callable
 
@@ -21,18 +21,12 @@ _MOVE_NOTHING = {
 }
 
 
-def _moving(operations: Iterable[Any]) -> int:
-    """Return how many of the operations move data, those in the functions that they call included,
-    each as often as it is called."""
-    found = 0
-    for made in operations:
-        found += made.type.startswith("Horovod") and made.type not in _MOVE_NOTHING
-        functions = made.graph._functions
-        for value in made.node_def.attr.values():
-            for each in (value.func, *value.list.func):
-                if each.name in functions:
-                    found += _moving(functions[each.name].graph.get_operations())
-    return found
+def _moving(graph: Any) -> int:
+    """Return how many operations of a graph, and of the functions that it calls, move data."""
+    whole = graph.as_graph_def()
+    bodies = [whole.node, *(each.node_def for each in whole.library.function)]
+    kinds = [node.op for nodes in bodies for node in nodes]
+    return sum(kind.startswith("Horovod") and kind not in _MOVE_NOTHING for kind in kinds)
 
 
 class HorovodTrainer(ReplicaTrainer):
@@ -67,7 +61,7 @@ class HorovodTrainer(ReplicaTrainer):
         return {**super().trace(), "other_exchanges": self._others}
 
     def look_at(self, graph: Any) -> None:
-        self._others = max(self._others, _moving(graph.get_operations()))
+        self._others = max(self._others, _moving(graph))
 
     def total(self, values: Sequence[float]) -> list[float]:
         summed = hvd.allreduce(tf.constant(values, tf.float64), op=hvd.Sum, name="hvdperf.total")
