@@ -1,6 +1,6 @@
 """Learning rates, and the losses of a run by step. Imports no TensorFlow."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Any, Callable
 
@@ -13,41 +13,26 @@ LEAST_FALL = 1e-4
 
 
 class Constant:
-    """A learning rate that stays at its initial value. rates: the optimizers' variables."""
+    """The learning rate that optimizers have, which may be a schedule of their own."""
 
-    def __init__(self, rates: Iterable[Any]) -> None:
-        self._rates = list(rates)
-        self._initial = [float(rate.numpy()) for rate in self._rates]
-        self._scale = 1.0
+    def __init__(self, optimizers: Sequence[Any]) -> None:
+        self._optimizers = optimizers
 
     @property
     def value(self) -> float:
-        """The rate of the first optimizer, read from its variable; 0 if there is no optimizer."""
-        return float(self._rates[0].numpy()) if self._rates else 0.0
+        """The rate of the first optimizer, read from its device; 0 if there is no optimizer."""
+        if not self._optimizers:
+            return 0.0
+        first = self._optimizers[0]
+        rate = first.learning_rate
+        rate = rate(first.iterations) if callable(rate) else rate
+        return float(rate.numpy() if hasattr(rate, "numpy") else rate)
 
     def before_step(self) -> None:
         """Set the rate of the next step. To be called before every step."""
 
     def after_step(self, loss: Any) -> None:
         """Take the loss that a step returned. To be called after every step."""
-
-    def _assign(self, scale: float) -> None:
-        self._scale = scale
-        for rate, initial in zip(self._rates, self._initial):
-            rate.assign(initial * scale)
-
-
-class Scheduled(Constant):
-    """The learning rate of an optimizer that has a schedule of its own."""
-
-    def __init__(self, optimizer: Any) -> None:
-        super().__init__([])
-        self._optimizer = optimizer
-
-    @property
-    def value(self) -> float:
-        rate = self._optimizer.learning_rate
-        return float(rate(self._optimizer.iterations) if callable(rate) else rate)
 
 
 class Adaptive(Constant):
@@ -60,9 +45,12 @@ class Adaptive(Constant):
     """
 
     def __init__(
-        self, rates: Iterable[Any], epoch_steps: int, mean_loss: Callable[[float], float]
+        self, optimizers: Sequence[Any], epoch_steps: int, mean_loss: Callable[[float], float]
     ) -> None:
-        super().__init__(rates)
+        super().__init__(optimizers)
+        self._rates = [each.learning_rate for each in optimizers]
+        self._initial = [float(rate.numpy()) for rate in self._rates]
+        self._scale = 0.0
         self._epoch_steps = epoch_steps
         self._mean_loss = mean_loss
         self._steps = 0
@@ -74,8 +62,10 @@ class Adaptive(Constant):
     def before_step(self) -> None:
         warm_up = WARM_UP_EPOCHS * self._epoch_steps
         scale = self._reduced * min(1.0, (self._steps + 1) / warm_up)
-        if scale != self._scale or self._steps == 0:
-            self._assign(scale)
+        if scale != self._scale:
+            self._scale = scale
+            for rate, initial in zip(self._rates, self._initial):
+                rate.assign(initial * scale)
 
     def after_step(self, loss: Any) -> None:
         self._steps += 1

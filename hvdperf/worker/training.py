@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from hvdperf.models import contract, inputs, own_networks, registry, tasks
-from hvdperf.worker.learning import Adaptive, Constant, Scheduled
+from hvdperf.worker.learning import Adaptive, Constant
 from hvdperf.worker.protocol import RankConfig
 
 
@@ -120,17 +120,14 @@ def make_learning_rate(
     own_networks.BadNetwork if the rate is to be adapted, and an optimizer has a schedule of its
     own."""
     optimizers = [part.optimizer for part in parts]
+    if config.learning_rate != "adaptive":
+        return Constant(optimizers)
     # The rate of a schedule is not a variable.
     if not all(hasattr(optimizer.learning_rate, "assign") for optimizer in optimizers):
-        if config.learning_rate == "adaptive":
-            raise own_networks.BadNetwork(
-                "its optimizer has a schedule of the learning rate, which this recipe would replace"
-            )
-        return Scheduled(optimizers[0])
-    rates = tf_variables(optimizer.learning_rate for optimizer in optimizers)
-    if config.learning_rate == "adaptive":
-        return Adaptive(rates, config.epoch_steps, mean_loss)
-    return Constant(rates)
+        raise own_networks.BadNetwork(
+            "its optimizer has a schedule of the learning rate, which this recipe would replace"
+        )
+    return Adaptive(optimizers, config.epoch_steps, mean_loss)
 
 
 def without_randomness(parts: Iterable[Part]) -> list[Part]:

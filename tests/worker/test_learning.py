@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,8 +34,12 @@ class Rate:
         self.assigned += 1
 
 
+def optimizer(rate: Any) -> Any:
+    return SimpleNamespace(learning_rate=rate, iterations=7)
+
+
 def adaptive(mean_loss: Callable[[float], float] = float) -> Adaptive:
-    return Adaptive([Rate(1e-3)], EPOCH_STEPS, mean_loss)
+    return Adaptive([optimizer(Rate(1e-3))], EPOCH_STEPS, mean_loss)
 
 
 def train(rate: Constant, steps: int, loss: float = 1.0) -> list[float]:
@@ -49,9 +55,14 @@ def train(rate: Constant, steps: int, loss: float = 1.0) -> list[float]:
 def test_a_constant_rate_is_never_touched() -> None:
     assert Constant([]).value == 0.0, "there is no optimizer"
     variable = Rate(1e-3)
-    train(Constant([variable]), 30)
+    train(Constant([optimizer(variable)]), 30)
     assert variable.value == 1e-3
     assert variable.assigned == 0
+
+
+def test_the_rate_of_a_schedule_is_that_of_its_step() -> None:
+    for schedule in (lambda step: step / 10, lambda step: Rate(step / 10)):
+        assert Constant([optimizer(schedule)]).value == pytest.approx(0.7)
 
 
 def test_it_rises_linearly_to_the_rate_of_the_optimizer() -> None:
