@@ -108,34 +108,28 @@ class Devices:
             str(tf.config.experimental.get_device_details(gpu).get("device_name", "GPU"))
             for gpu in gpus
         )
-        placed = {name: name.replace(" ", ":") for name in names}
+        self._placed = {name: name.replace(" ", ":") for name in names}
         trained, batch = ON_GPU if gpus else ON_CORES
-        self._trainings = {name: Training(at, trained, batch) for name, at in placed.items()}
-        self._makers: dict[str, dict[str, Callable[[], Unit]]] = {
-            "compute": {
-                name: partial(getattr, each, "step") for name, each in self._trainings.items()
-            }
-        }
-        if gpus:
-            for term, work in _OF_GPU.items():
-                self._makers[term] = {name: partial(_unit, at, work) for name, at in placed.items()}
-        else:
-            self._makers["memory"] = {"CPU": copier}
-
-    @property
-    def terms(self) -> list[str]:
-        """The terms that `rates` takes."""
-        return list(self._makers)
+        self._trainings = {name: Training(at, trained, batch) for name, at in self._placed.items()}
+        # The terms that `rates` takes.
+        self.terms = ["compute", *(_OF_GPU if gpus else ["memory"])]
 
     def rates(self, term: str, seconds: float) -> Mapping[str, float]:
         """Return how much each device does a second while all of them work. Memory is taken anew
         each time: which pages it gets changes how fast it is, by some percent."""
-        units = {name: make() for name, make in self._makers[term].items()}
+        units = self._units(term)
         with ThreadPoolExecutor(len(units)) as threads:
             # The first time compiles, and touches each page.
             list(threads.map(lambda unit: unit(), units.values()))
             found = {name: threads.submit(rate, unit, seconds) for name, unit in units.items()}
             return {name: each.result() for name, each in found.items()}
+
+    def _units(self, term: str) -> Mapping[str, Unit]:
+        if term == "compute":
+            return {name: each.step for name, each in self._trainings.items()}
+        if not self.models:
+            return {"CPU": copier()}
+        return {name: _unit(at, _OF_GPU[term]) for name, at in self._placed.items()}
 
     def digests(self) -> Mapping[str, str]:
         """Return what each device computes from the same seeds."""
