@@ -335,12 +335,12 @@ def install() -> None:
             "tensorflow.python.eager.polymorphic_function.concrete_function": _hook_concrete,
             "tensorflow.python.data.ops.iterator_ops": _hook_input,
             "tensorflow.python.client.session": _hook_session,
-            "keras.src.optimizers.base_optimizer": _hook_keras_3,
-            "keras.src.optimizers.optimizer": _hook_keras_2,
-            "keras.src.optimizers.legacy.optimizer_v2": _hook_keras_2,
-            "tf_keras.src.optimizers.optimizer": _hook_keras_2,
-            "tf_keras.src.optimizers.legacy.optimizer_v2": _hook_keras_2,
-            "tensorflow.python.training.optimizer": _hook_keras_2,
+            "keras.src.optimizers.base_optimizer": _hook_optimizer,
+            "keras.src.optimizers.optimizer": _hook_optimizer,
+            "keras.src.optimizers.legacy.optimizer_v2": _hook_optimizer,
+            "tf_keras.src.optimizers.optimizer": _hook_optimizer,
+            "tf_keras.src.optimizers.legacy.optimizer_v2": _hook_optimizer,
+            "tensorflow.python.training.optimizer": _hook_optimizer,
         }
     )
     sys.meta_path.insert(0, _Finder())
@@ -1161,11 +1161,11 @@ def _add_of_loop(steps: Any, ready: Any, done: Any) -> None:
 
 
 def _updated(optimizer: Any, variables: Any) -> None:
-    """Note which variables an optimizer changes."""
+    """Note which variables an optimizer changes: these, or all that it was built for."""
     # Variables of a session have no values outside of it.
     if not tf.compat.v1.executing_eagerly_outside_functions():
         return
-    for each in variables:
+    for each in getattr(optimizer, "_trainable_variables", ()) if variables is None else variables:
         inner = getattr(each, "value", None)
         plain = each if callable(inner) or inner is None else inner
         name = getattr(each, "path", None) or getattr(each, "name", "")
@@ -1181,37 +1181,27 @@ def _updated(optimizer: Any, variables: Any) -> None:
             _add_of_loop(steps, 0.0, now())
 
 
-def _update(call: Any, *arguments: Any, **named: Any) -> Any:
+def _update(original: Any, self: Any, grads: Any, *arguments: Any, **named: Any) -> Any:
     """Return what an optimizer's update returns. Between steps its seconds count."""
+    grads = list(grads)
+    # Keras 3 has variables beside the gradients, others have pairs.
+    variables: Any = [each[1] for each in grads if isinstance(each, (tuple, list))]
+    variables = variables or (arguments[0] if arguments else named.get("trainable_variables"))
+    _guarded("an optimizer", _updated, self, variables)
     if not _is_between_steps():
-        return call(*arguments, **named)
+        return original(self, grads, *arguments, **named)
     with _apart(APPLIED):
-        return call(*arguments, **named)
+        return original(self, grads, *arguments, **named)
 
 
-def _hook_keras_3(module: Any) -> None:
-    @_around(module.BaseOptimizer, "apply")
-    def apply(original: Any, self: Any, grads: Any, trainable_variables: Any = None) -> Any:
-        known = trainable_variables
-        if known is None:
-            known = getattr(self, "_trainable_variables", ())
-        _guarded("an optimizer", _updated, self, list(known))
-        return _update(original, self, grads, trainable_variables)
-
-
-def _hook_keras_2(module: Any) -> None:
-    cls = getattr(module, "OptimizerV2", None) or getattr(module, "Optimizer", None)
-    # With Keras 3 this name is another class, which the hook of its base has seen.
-    if cls is None or "apply_gradients" not in vars(cls):
-        return
-
-    @_around(cls, "apply_gradients")
-    def apply_gradients(
-        original: Any, self: Any, grads_and_vars: Any, *arguments: Any, **named: Any
-    ) -> Any:
-        pairs = list(grads_and_vars)
-        _guarded("an optimizer", _updated, self, [variable for _, variable in pairs])
-        return _update(original, self, pairs, *arguments, **named)
+def _hook_optimizer(module: Any) -> None:
+    """Hook the update of an optimizer. A class that inherits it is left alone."""
+    for name in ("BaseOptimizer", "OptimizerV2", "Optimizer"):
+        own = getattr(module, name, None)
+        for method in ("apply", "apply_gradients"):
+            if own is not None and method in vars(own):
+                _around(own, method)(_update)
+                return
 
 
 # Input ------------------------------------------------------------------------------------------
