@@ -693,6 +693,14 @@ def _apart(kind: Any = None) -> Any:
             _state.spent[kind] += now() - begin
 
 
+def _spent(kind: Any, call: Any, /, *arguments: Any, **named: Any) -> Any:
+    """Call a function. Between steps its seconds are those of a kind."""
+    if not _is_between_steps():
+        return call(*arguments, **named)
+    with _apart(kind):
+        return call(*arguments, **named)
+
+
 def _is_between_steps() -> Any:
     return _state.current is None and not _state.in_gradients and _is_main()
 
@@ -824,10 +832,7 @@ def _hook_values(module: Any) -> None:
 
     @_around(module._EagerTensorBase, "_numpy")
     def numpy(original: Any, self: Any) -> Any:
-        if not _state.runs_behind or not _is_between_steps():
-            return original(self)
-        with _apart(CALLED):
-            return original(self)
+        return _spent(CALLED, original, self) if _state.runs_behind else original(self)
 
 
 def _measure_alone(steps: Any, end: Any) -> None:
@@ -1182,16 +1187,13 @@ def _updated(optimizer: Any, variables: Any) -> None:
 
 
 def _update(original: Any, self: Any, grads: Any, *arguments: Any, **named: Any) -> Any:
-    """Return what an optimizer's update returns. Between steps its seconds count."""
+    """Update by an optimizer, and note which variables that changes."""
     grads = list(grads)
     # Keras 3 has variables beside the gradients, others have pairs.
     variables: Any = [each[1] for each in grads if isinstance(each, (tuple, list))]
     variables = variables or (arguments[0] if arguments else named.get("trainable_variables"))
     _guarded("an optimizer", _updated, self, variables)
-    if not _is_between_steps():
-        return original(self, grads, *arguments, **named)
-    with _apart(APPLIED):
-        return original(self, grads, *arguments, **named)
+    return _spent(APPLIED, original, self, grads, *arguments, **named)
 
 
 def _hook_optimizer(module: Any) -> None:
@@ -1213,11 +1215,9 @@ def _hook_input(module: Any) -> None:
         from tensorflow.python.eager import context
 
         if context.executing_eagerly():
-            if not _is_main():
-                return original(self)
-            with _apart(WAITED):
-                result = original(self)
-            _guarded("a batch", _note_batch, self, result)
+            result = _spent(WAITED, original, self)
+            if _is_main():
+                _guarded("a batch", _note_batch, self, result)
             return result
         asked = _guarded("input", _asked)
         if asked is None:
