@@ -90,7 +90,6 @@ def swept(case: Case, pairs: Turns) -> Figure:
         value("turns", "turns", len),
     )
     rows = Table.of(by_size.values(), *fields)
-    axis = {"values": list(by_size), **_BINARY}
     return Figure(
         words.slug("bandwidth", collective.value, f"np{n}"),
         f"{collective.value} on {n} ranks: bus bandwidth in GB/s by size",
@@ -98,7 +97,7 @@ def swept(case: Case, pairs: Turns) -> Figure:
         rows,
         plots.curve(
             rows,
-            plots.axis(rows, "bytes", "size", scale={"type": "log", "base": 2}, axis=axis),
+            plots.field("size", "ordinal", sort=None, axis={"labelAngle": 0}),
             plots.field("value", title="bus bandwidth in GB/s", scale={"type": "log"}),
             sides=tuple(SIDES),
         ),
@@ -111,12 +110,6 @@ def _short(size: int) -> str:
             return f"{size / unit:.3g} {name}"
     return f"{size} B"
 
-
-# The same units as in _short.
-_BINARY = {
-    "labelExpr": f"datum.value >= {MIB} ? datum.value / {MIB} + ' MB' : "
-    f"datum.value >= {KIB} ? datum.value / {KIB} + ' KB' : datum.value + ' B'"
-}
 
 # Bounds of a step ------------------------------------------------------------------------------
 
