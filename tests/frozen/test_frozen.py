@@ -20,7 +20,7 @@ import pytest
 from tests.frozen import values
 
 # What a name or a word was called, and its name today.
-NAMES: dict[str, str] = {}
+NAMES: dict[str, str] = {"least": "lower", "most": "upper"}
 # Places whose values have changed or gone, as patterns of paths, each with the reason.
 CHANGED = {
     r"/commands/hvdperf vet/--out": "it held no verdict, which the exit status and the text have",

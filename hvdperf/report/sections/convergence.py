@@ -12,7 +12,7 @@ from hvdperf.records.documents import Case
 from hvdperf.records.rounds import RunReport
 from hvdperf.report import plots, words
 from hvdperf.report.cases import Started, finite, grouped, held, launches, trusted
-from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
+from hvdperf.report.content import Column, Figure, Row, Section, Table
 from hvdperf.work.base import Work
 from hvdperf.work.table import work_of
 from hvdperf.work.training import Epochs, Seconds
@@ -95,15 +95,15 @@ _OF_A_CURVE = (
     Column("steps", "steps"),
     Column("samples", "samples", digits=0),
     Column("loss", "training loss", digits=4),
-    Column("least", "least", digits=4),
-    Column("most", "most", digits=4),
+    Column("lower", "least", digits=4),
+    Column("upper", "most", digits=4),
     Column("rounds", "rounds"),
 )
 
 
 def _spread(key: str, values: Sequence[float]) -> Row:
     """Return the cells of several values: their median below this key, and their ends."""
-    return {key: median(values), "least": min(values), "most": max(values)}
+    return {key: median(values), "lower": min(values), "upper": max(values)}
 
 
 def _curves(group: _Group) -> Iterator[Figure]:
@@ -123,13 +123,17 @@ def _curves(group: _Group) -> Iterator[Figure]:
     if not rows:
         return
     table = Table(_OF_A_CURVE, tuple(rows))
-    only_ends = len(rows) == len({row["arm"] for row in rows})
     yield Figure(
         group.named("curve"),
         f"{group.title}: training loss",
         "",
         table,
-        _by_arm(table, "loss") if only_ends else _curve_plot(table),
+        plots.curve(
+            table,
+            plots.axis(table, "samples"),
+            plots.axis(table, "loss", scale={"zero": False}),
+            "arm",
+        ),
     )
 
 
@@ -159,21 +163,6 @@ def _curve(ranks: Sequence[RunReport]) -> list[_Point]:
     ]
 
 
-def _curve_plot(table: Table) -> Plot:
-    return plots.curve(
-        table,
-        plots.axis(table, "samples"),
-        plots.axis(table, "loss", scale={"zero": False}),
-        "arm",
-        plots.layer(
-            {"type": "area", "style": "band", "opacity": 0.2},
-            y=plots.field("least"),
-            y2={"field": "most"},
-            color=plots.field("arm", "nominal"),
-        ),
-    )
-
-
 # Validation ------------------------------------------------------------------------------------
 
 
@@ -201,8 +190,8 @@ def _validations(group: _Group) -> Iterator[Figure]:
         columns = (
             Column("arm", "strategy"),
             Column("middle", f"validation {metric}", "", digits),
-            Column("least", "least", "", digits),
-            Column("most", "most", "", digits),
+            Column("lower", "least", "", digits),
+            Column("upper", "most", "", digits),
             Column("chance", "chance level", "", digits),
             Column("rounds", "rounds"),
             Column("samples", "validated on"),
@@ -213,11 +202,11 @@ def _validations(group: _Group) -> Iterator[Figure]:
             f"{group.title}: validation {metric}",
             "",
             table,
-            _by_arm(table, "middle", plots.ticks("quiet", "chance")),
+            plots.interval(
+                table,
+                "arm",
+                plots.axis(table, "middle", scale={"zero": False}),
+                "arm",
+                plots.ticks("quiet", "chance"),
+            ),
         )
-
-
-def _by_arm(table: Table, key: str, *behind: plots.Layer) -> Plot | None:
-    """Return a plot with a row per strategy, from its least to its most."""
-    x = plots.axis(table, key, scale={"zero": False})
-    return plots.interval(table, "arm", x, "arm", *behind, bounds=("least", "most"))
