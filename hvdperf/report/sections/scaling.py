@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
-from typing import Any
 
 from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.plan.comparisons import Question, Scaling
@@ -306,33 +305,25 @@ def _by_ranks(rows: Table, key: str, networks: Sequence[str], ideal: str) -> Plo
     if len(networks) > MOST_LINES:
         return plots.interval(rows, "model", y, "world_size", plots.ticks("ideal", ideal))
     scale = {"domain": [0, 1.04 * sizes[-1]], "nice": False}
-    ends = [{"op": "max", "field": each, "as": f"{each}_end"} for each in ("world_size", ideal)]
     # Of several networks each has its own, thinner and in its colour.
     of_each = ideal != "world_size"
     colours = plots.field("model", "nominal", scale={"domain": [*networks]}, legend=None)
     perfect = plots.layer(
-        {"type": "rule", "style": "ideal", **({"strokeWidth": 1} if of_each else {})},
+        {"type": "line", "style": "ideal", **({"strokeWidth": 1} if of_each else {})},
         plots.known(ideal),
-        {"aggregate": ends, "groupby": ["model"] if of_each else []},
-        x=_axis_of_ranks("world_size_end", sizes, scale),
-        x2={"datum": 0},
-        y={**y, "field": f"{ideal}_end"},
-        y2={"datum": 0},
+        x=plots.field("world_size"),
+        y=plots.field(ideal),
         **({"stroke": colours} if of_each else {}),
     )
-    x = _axis_of_ranks("at", sizes, scale)
+    # The world sizes are marked.
+    axis = {"values": sizes, "format": "d", "labelFlush": False, "grid": False}
+    x = plots.field("at", "quantitative", "number of ranks", scale=scale, axis=axis)
     return plots.curve(rows, x, y, "model", perfect, domain=networks)
 
 
 def _sizes(rows: Table) -> list[int]:
     """Return the world sizes that are drawn."""
     return sorted({int(row["world_size"] or 0) for row in plots.drawn(rows)})
-
-
-def _axis_of_ranks(key: str, sizes: Sequence[int], scale: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the channel of x. key: of its column. sizes: the world sizes, which are marked."""
-    axis = {"values": list(sizes), "format": "d", "labelFlush": False, "grid": False}
-    return plots.field(key, "quantitative", "number of ranks", scale=scale, axis=axis)
 
 
 # Nodes -----------------------------------------------------------------------------------------
