@@ -187,33 +187,22 @@ def curve(
     )
 
 
-def stacked(table: Table, y: str, *lengths: str, part: str = "", unit: str = "seconds") -> Plot:
+def stacked(table: Table, y: str, *lengths: str, unit: str = "seconds") -> Plot:
     """Return a plot of bars of time: parts side by side, each with its digit below it.
 
-    y: the column that names bars. lengths: columns with the lengths of parts, or the only one,
-    where column `part` has names that begin with their digits. unit: of the lengths.
+    y: the column that names bars, one a row. lengths: columns with the lengths of parts, in this
+    unit.
     """
     names = _values(table.rows, y)
     parts = {key: f"{digit} {table.column(key).title}" for digit, key in enumerate(lengths, 1)}
-    length = "length"
-    columns: list[Mapping[str, Any]] = [
-        {"fold": list(parts), "as": ["key", length]},
-        known(length),
-        {"calculate": f"{json.dumps(parts)}[datum.key]", "as": "part"},
-    ]
-    domain = list(parts.values())
-    if part:
-        (length,), columns = lengths, [{"calculate": f"datum.{part}", "as": "part"}]
-        domain = sorted({str(row[part]) for row in table.rows})
     legend = {"title": None, "orient": "bottom"}
-    sums = [{"op": "sum", "field": length, "as": "sum"}]
-    tip = (table.column(y), Column("part", "part"), Column("sum", unit, digits=3))
+    tip = (table.column(y), Column("part", "part"), Column("length", unit, digits=3))
     return layered(
         layer(
             {"type": "bar", "height": 24},
             x=field("below", title=unit),
             x2={"field": "above"},
-            color=field("part", "nominal", scale={"domain": domain}, legend=legend),
+            color=field("part", "nominal", scale={"domain": list(parts.values())}, legend=legend),
             tooltip=tooltip(tip),
         ),
         layer(
@@ -228,9 +217,15 @@ def stacked(table: Table, y: str, *lengths: str, part: str = "", unit: str = "se
         height=rows_high(len(names), 48),
         encoding={"y": _names(table, y, names)},
         transform=[
-            *columns,
-            {"aggregate": sums, "groupby": [y, "part"]},
-            {"stack": "sum", "groupby": [y], "sort": [{"field": "part"}], "as": ["below", "above"]},
+            {"fold": list(parts), "as": ["key", "length"]},
+            known("length"),
+            {"calculate": f"{json.dumps(parts)}[datum.key]", "as": "part"},
+            {
+                "stack": "length",
+                "groupby": [y],
+                "sort": [{"field": "part"}],
+                "as": ["below", "above"],
+            },
         ],
     )
 

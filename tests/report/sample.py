@@ -99,17 +99,12 @@ def scaling(model: str, question: str, drawn: random.Random, name: str = "") -> 
 
 def shares(drawn: random.Random) -> Figure:
     """Where the time of a step goes: bars beside each other."""
-    parts = ("1 compute", "2 exchange", "3 waiting", "4 input")
-    rows = [(model, part, drawn.random(), None) for model in MODELS for part in parts]
-    columns = (
-        Column("model", "Model"),
-        Column("part", "Part"),
-        Column("share", "Share", digits=3),
-        Column("note", "Note"),
-    )
+    parts = [Column(name, name, digits=3) for name in ("compute", "exchange", "waiting", "input")]
+    rows = [(model, *(drawn.random() for _ in parts), None) for model in MODELS]
+    columns = (Column("model", "Model"), *parts, Column("note", "Note"))
     table = Table.filled(columns, rows)
     said = f"{len(parts)} parts of a step of each of {len(MODELS)} models."
-    plot = plots.stacked(table, "model", "share", part="part")
+    plot = plots.stacked(table, "model", *(part.key for part in parts))
     return Figure("shares", "Where the time goes", said, table, plot)
 
 

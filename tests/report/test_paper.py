@@ -167,11 +167,10 @@ def test_exposed_communication_is_what_the_ratio_leaves(tmp_path: Path) -> None:
 
 def test_the_shares_of_the_wall_time_add_up_to_what_its_terms_explain(tmp_path: Path) -> None:
     figure = named(read_session(recorded_session(tmp_path)))["wall-time"]
-    trainings = {row["what"] for row in figure.table.rows}
-    assert len(trainings) == 4
-    for training in trainings:
-        shares = [row["share"] for row in figure.table.rows if row["what"] == training]
-        assert sum(float(str(share)) for share in shares) == pytest.approx(100, abs=1)
+    assert len(figure.table.rows) == 4
+    for row in figure.table.rows:
+        shares = [each for each in row.values() if isinstance(each, float)]
+        assert sum(shares) == pytest.approx(100, abs=1)
 
 
 def test_the_table_has_throughput_speedup_and_efficiency_with_intervals(tmp_path: Path) -> None:

@@ -138,19 +138,22 @@ def test_seconds_without_a_term_are_shown():
 def test_shares_are_those_of_the_breakdowns_by_world_size():
     cases = [audited(wall_time(WORKLOAD, n)[0], exchange=0.003) for n in (4, 2)]
     figure = figures(*cases)["wall_time-shares"]
-    trainings = [row["what"] for row in figure.table.rows]
     sizes = [f"resnet_50_s, {size}" for size in ("1 replica", "2 replicas", "4 replicas")]
-    assert list(dict.fromkeys(trainings)) == sizes
+    assert [row["what"] for row in figure.table.rows] == sizes
     for case in cases:
-        own = [row for row in figure.table.rows if str(case.world_size) in str(row["what"])[-10:]]
+        (own,) = [
+            row for row in figure.table.rows if str(case.world_size) in str(row["what"])[-10:]
+        ]
         spent = breakdown_of(case).candidate
-        shares = math.fsum(float(row["share"] or 0) for row in own)
-        assert shares == pytest.approx(100 * sum(spent.terms.values()) / spent.wall_seconds)
+        shares = [float(each) for each in own.values() if isinstance(each, float)]
+        assert math.fsum(shares) == pytest.approx(
+            100 * sum(spent.terms.values()) / spent.wall_seconds
+        )
 
 
 def test_every_term_has_a_group_and_the_palette_is_enough():
     assert sorted(term for terms in GROUPS.values() for term in terms) == sorted(TERMS)
-    assert [name[0] for name in sorted(GROUPS)] == list("12345678")
+    assert len(GROUPS) == 8
 
 
 def test_ratios_are_those_of_the_breakdown():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from hvdperf.explain.speedup import divides_steps
 from hvdperf.explain.steps import long_steps
@@ -160,22 +161,17 @@ def _waterfall_plot(rows: Table) -> Plot:
 # There are as many groups as the palette has colours. A plot shows the digit beside the colour.
 _STARTS = (Term.LAUNCH, Term.IMPORT, Term.INIT, Term.BUILD, Term.INPUT_OPENED)
 GROUPS = {
-    "1 processes": (*_STARTS, Term.END),
-    "2 trace": (Term.TRACE,),
-    "3 first step, broadcast": (Term.FIRST_STEP, Term.BROADCAST, Term.READY),
-    "4 input": (Term.BETWEEN, Term.INPUT),
-    "5 straggler wait, rare long steps": (Term.STRAGGLER, Term.LONG_STEPS),
-    "6 compute": (Term.COMPUTE,),
-    "7 apply": (Term.APPLY,),
-    "8 exposed communication": (Term.EXCHANGE,),
+    "processes": (*_STARTS, Term.END),
+    "trace": (Term.TRACE,),
+    "first step, broadcast": (Term.FIRST_STEP, Term.BROADCAST, Term.READY),
+    "input": (Term.BETWEEN, Term.INPUT),
+    "straggler wait, rare long steps": (Term.STRAGGLER, Term.LONG_STEPS),
+    "compute": (Term.COMPUTE,),
+    "apply": (Term.APPLY,),
+    "exposed communication": (Term.EXCHANGE,),
 }
 # A plot has room for as many bars.
 MOST_BARS = 12
-_OF_A_TRAINING = (
-    Column("what", "training"),
-    Column("part", "part"),
-    Column("share", "share of the wall time", "%", 1),
-)
 
 
 def shares(cases: Sequence[Case], labels: words.Labels) -> Figure:
@@ -189,24 +185,28 @@ def shares(cases: Sequence[Case], labels: words.Labels) -> Figure:
         sizes.setdefault(case.world_size, breakdown.candidate)
     if sum(map(len, found.values())) > MOST_BARS:
         found = {workload: {max(sizes): sizes[max(sizes)]} for workload, sizes in found.items()}
-    rows = [
-        (
-            f"{labels[workload]}, {words.plural(size, 'replica')}",
-            group,
-            sum(100 * spent.terms[term] / spent.wall_seconds for term in terms),
-        )
+    trainings = [
+        (f"{labels[workload]}, {words.plural(size, 'replica')}", spent)
         for workload, sizes in found.items()
         for size, spent in sizes.items()
-        for group, terms in GROUPS.items()
     ]
-    table = Table.filled(_OF_A_TRAINING, rows)
-    return Figure(
-        "wall_time-shares",
-        "Where the wall time goes",
-        "",
-        table,
-        plots.stacked(table, "what", "share", part="part", unit="share of the wall time in %"),
+    keys = [words.slug(name) for name in GROUPS]
+    rows = Table.of(
+        trainings,
+        value("what", "training", lambda training: training[0]),
+        *(
+            value(key, name, partial(_share, terms), "%", 1)
+            for key, (name, terms) in zip(keys, GROUPS.items(), strict=True)
+        ),
     )
+    plot = plots.stacked(rows, "what", *keys, unit="share of the wall time in %")
+    return Figure("wall_time-shares", "Where the wall time goes", "", rows, plot)
+
+
+def _share(terms: Sequence[Term], training: tuple[str, Spent]) -> float:
+    """Return the share of the wall time, in %, that these terms of a training take together."""
+    _, spent = training
+    return sum(100 * spent.terms[term] / spent.wall_seconds for term in terms)
 
 
 # Factors of the efficiency ---------------------------------------------------------------------
