@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any
 
 from hvdperf.errors import UserError
-from hvdperf.plan.comparisons import Comparison
 from hvdperf.worker.process import OF_A_RANK
 from hvdperf.worker.script.tap._hvdperf_recorder import OF_OTHERS
 
@@ -37,12 +36,6 @@ class Touches(Enum):
     EXCHANGE = "figures of two or more replicas"
     NOTHING = "no figure"
     UNKNOWN = ""
-
-    def touches(self, comparison: Comparison) -> bool:
-        """Return whether the setting is known to touch the figure of a comparison."""
-        if self is Touches.EXCHANGE:
-            return any(arm.world_size > 1 for arm in comparison.arms)
-        return self is Touches.ALL
 
 
 # Where a session runs: the name of its launcher, and "gpu" or "cpu".
@@ -295,10 +288,6 @@ class Setting:
         if not self.has_effect(places):
             return f"{self}: {row.changes}; has no effect, because {row.overridden}"
         return f"{self}: {row.changes}; touches {row.touches.value}"
-
-    def touches(self, comparison: Comparison, places: Places) -> bool:
-        """Return whether the setting is known to touch the figure of a comparison."""
-        return self.has_effect(places) and self.row.touches.touches(comparison)
 
 
 def from_text(field: str, text: str) -> Setting:

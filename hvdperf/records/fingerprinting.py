@@ -6,13 +6,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from hvdperf.errors import first_of
 from hvdperf.json_records import convert
 from hvdperf.machine.host import Gpu, Machine
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
 from hvdperf.plan import settings
-from hvdperf.plan.comparisons import Comparison
 from hvdperf.records.fingerprint import Fingerprint, ranges
 
 # Number of the method that computes a figure from block times (docs/figures.md). A change that
@@ -132,14 +130,6 @@ def told_settings(known: Fingerprint) -> list[str]:
     touches, or why it has no effect. known: the session's fingerprint."""
     places = settings.places_of(known["launcher"], known["gpus"])
     return [each.told(places) for each in settings_of(known)]
-
-
-def settings_beside(known: Fingerprint, comparison: Comparison) -> str:
-    """Return the settings that touch the figure of a case, such as `with HOROVOD_CYCLE_TIME=100`;
-    "" if none is known to."""
-    places = settings.places_of(known["launcher"], known["gpus"])
-    found = [str(each) for each in settings_of(known) if each.touches(comparison, places)]
-    return f"with {first_of(found)}" if found else ""
 
 
 def machine_of(fingerprint: Fingerprint) -> Machine:

@@ -210,8 +210,8 @@ def _briefly(table: Table) -> Table:
 
 
 def _table(table: Table) -> list[str]:
-    """Return the header and the rows; rows that share a topic and a world size stand below these,
-    and settings below their row."""
+    """Return the header and the rows; rows that share a topic and a world size stand below
+    these."""
     grouped = any(column.key == "topic" for column in table.columns)
     rows = sorted(table.rows, key=_place) if grouped else table.rows
     told = shown(replace(_briefly(table), rows=tuple(rows)))
@@ -228,8 +228,6 @@ def _table(table: Table) -> list[str]:
         if grouped and group != (group := _group(row)):
             lines.append(group)
         lines.append(columns.row(*(text.replace(NONE, "-") for text in texts)))
-        if row.get("settings"):
-            lines += wrapped(str(row["settings"]), "    ", "      ")
     return lines
 
 

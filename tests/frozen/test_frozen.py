@@ -49,8 +49,8 @@ CHANGED = {
     "three are no rule of their own",
     r"/years/steps-(165|195|225|270|310|364)/(fell|change points)": "the "
     "planted drift is one finding in place of a fall and a row of change points",
-    r"/sessions/20261124T094332Z-26044/tables/board/settings": "a precision policy is no setting: "
-    "its recipe is in the name of the case",
+    r"/sessions/[^/]+/tables/board/settings": "the head of the report says which figures a setting "
+    "touches",
     r"/sessions/[^/]+/tables/wall_time-(speedups|terms-\w+-?\w*)": "Scaling's tables have these "
     "speedups, and the tables of waterfalls these seconds",
     r"/sessions/[^/]+/tables/steps-strategies-.*": "parity has the ratios of these speeds, with "

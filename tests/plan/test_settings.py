@@ -12,16 +12,13 @@ from hvdperf.errors import UserError
 from hvdperf.launch.launchers import Order, command
 from hvdperf.machine.placement import Offer, place
 from hvdperf.plan import settings
-from hvdperf.plan.questions import horovod_overhead, weak_scaling
 from hvdperf.records.fingerprint import Fingerprint
-from tests.support.rounds import WORKLOAD
 
 CPU, GPU, AGENTS = (
     settings.places_of("mpirun", 0),
     settings.places_of("mpirun", 2),
     settings.places_of("agents", 0),
 )
-ALONE, TOGETHER = horovod_overhead(WORKLOAD, 1), weak_scaling(WORKLOAD, 2)
 
 
 def test_every_row_has_its_field_in_the_fingerprint():
@@ -33,29 +30,29 @@ def test_every_row_has_its_field_in_the_fingerprint():
 
 
 @pytest.mark.parametrize(
-    ("name", "places", "alone", "together"),
+    ("name", "places", "touched"),
     [
-        ("HOROVOD_CYCLE_TIME", CPU, False, True),
-        ("HOROVOD_STALL_CHECK_TIME_SECONDS", CPU, False, False),
-        ("HOROVOD_CONTROLLER", CPU, False, True),
-        ("HOROVOD_CONTROLLER", AGENTS, False, False),
-        ("HOROVOD_OF_ANOTHER_RELEASE", CPU, False, False),
-        ("XLA_FLAGS", CPU, True, True),
-        ("OMP_NUM_THREADS", CPU, False, False),
-        ("TF_NUM_INTRAOP_THREADS", CPU, False, False),
-        ("TF_NUM_INTRAOP_THREADS", GPU, True, True),
-        ("NCCL_ALGO", CPU, False, False),
-        ("NCCL_ALGO", GPU, False, True),
-        ("OMPI_MCA_btl", CPU, False, True),
-        ("OMPI_MCA_btl", AGENTS, False, False),
-        ("OMPI_MCA_mpi_yield_when_idle", CPU, False, False),
+        ("HOROVOD_CYCLE_TIME", CPU, settings.Touches.EXCHANGE),
+        ("HOROVOD_STALL_CHECK_TIME_SECONDS", CPU, settings.Touches.NOTHING),
+        ("HOROVOD_CONTROLLER", CPU, settings.Touches.EXCHANGE),
+        ("HOROVOD_CONTROLLER", AGENTS, None),
+        ("HOROVOD_OF_ANOTHER_RELEASE", CPU, None),
+        ("XLA_FLAGS", CPU, settings.Touches.ALL),
+        ("OMP_NUM_THREADS", CPU, None),
+        ("TF_NUM_INTRAOP_THREADS", CPU, None),
+        ("TF_NUM_INTRAOP_THREADS", GPU, settings.Touches.ALL),
+        ("NCCL_ALGO", CPU, None),
+        ("NCCL_ALGO", GPU, settings.Touches.EXCHANGE),
+        ("OMPI_MCA_btl", CPU, settings.Touches.EXCHANGE),
+        ("OMPI_MCA_btl", AGENTS, None),
+        ("OMPI_MCA_mpi_yield_when_idle", CPU, None),
     ],
 )
-def test_a_setting_touches_the_figures_that_it_can_change(name, places, alone, together):
-    setting = settings.Setting(name, "1")
-    assert setting.touches(ALONE, places) is alone
-    assert setting.touches(TOGETHER, places) is together
-    assert setting.told(places).startswith(f"{name}=1: ")
+def test_a_setting_says_which_figures_it_touches(name, places, touched):
+    told = settings.Setting(name, "1").told(places)
+    assert told.startswith(f"{name}=1: ")
+    assert ("touches" in told) is (touched is not None)
+    assert touched is None or told.endswith(f"touches {touched.value}")
 
 
 def test_what_the_suites_own_mpirun_sets_is_told_as_overridden(tmp_path: Path):

@@ -15,7 +15,6 @@ from hvdperf.records.fingerprint import differences
 from hvdperf.records.fingerprinting import (
     METHOD,
     fingerprint,
-    settings_beside,
     settings_of,
     told_settings,
 )
@@ -239,25 +238,10 @@ def known(**environment: str):
 
 def test_without_settings_nothing_is_told():
     assert told_settings(known()) == []
-    assert settings_beside(known(), TOGETHER) == ""
     assert told_settings(known(HOROVOD_CYCLE_TIME="1")) == [], "that is the default"
 
 
-def test_every_setting_is_told_once_in_the_head_and_beside_what_it_touches():
+def test_every_setting_is_told_once():
     given = ("HOROVOD_CYCLE_TIME", "HOROVOD_OF_ANOTHER_RELEASE", "OMP_NUM_THREADS", "XLA_FLAGS")
-    facts = known(**dict.fromkeys(given, "100"))
-    names = [line.partition("=")[0] for line in told_settings(facts)]
-    assert names == list(given)
-    for case, cycle_time in ((ALONE, False), (TOGETHER, True)):
-        said = settings_beside(facts, case)
-        assert "XLA_FLAGS=100" in said
-        assert ("HOROVOD_CYCLE_TIME=100" in said) is cycle_time
-        assert "OMP_NUM_THREADS" not in said, "the suite overrides it"
-        assert "ANOTHER_RELEASE" not in said, "nobody knows what it touches"
-
-
-def test_many_settings_are_a_short_clause():
-    names = ("ALGO", "BUFFSIZE", "PROTO", "NTHREADS", "NET")
-    facts = known(**{f"NCCL_{name}": "1" for name in names})
-    facts["gpus"] = 2
-    assert settings_beside(facts, TOGETHER).endswith("and 2 more")
+    told = told_settings(known(**dict.fromkeys(given, "100")))
+    assert [line.partition("=")[0] for line in told] == list(given)

@@ -55,16 +55,6 @@ def test_a_minimum_detectable_effect_is_told_of_a_comparison_of_stacks_only():
     assert [row[key] is None for row in table.rows] == [True, False]
 
 
-def test_settings_stand_in_the_rows_that_they_touch():
-    plain = case_with(outcome(WEAK, [0.9] * 6))
-    assert "settings" not in [column.key for column in board.board([plain]).table.columns]
-    slow = replace(plain, fingerprint={**plain.fingerprint, "horovod_cycle_time_ms": 100})
-    figure = board.board([slow])
-    assert "settings" in [column.key for column in figure.table.columns]
-    assert "HOROVOD_CYCLE_TIME=100" in str(figure.table.rows[0]["settings"])
-    assert_sound(Section("board", "Board", "", (figure,)))
-
-
 def test_the_worst_verdicts_come_first():
     failed = outcome(PARITY, [0.5] * 6, Band(0.9, 1.1), Verdict.FAIL)
     figure = board.board(cases_with(outcome(WEAK, [0.9] * 6), failed))

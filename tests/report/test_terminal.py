@@ -135,16 +135,6 @@ def test_no_line_is_wider_than_a_terminal_and_verdicts_are_aligned():
         assert told == {case.judgement.verdict.value for case in cases}
 
 
-def test_settings_stand_below_the_cases_that_they_touch():
-    archive = live(outcome(COMMUNICATION, RATIOS))
-    archive.fingerprint["horovod_cycle_time_ms"] = 100
-    lines = lines_of(brief_report(archive))
-    (at,) = (i for i, line in enumerate(lines) if line.startswith("    with "))
-    assert "HOROVOD_CYCLE_TIME=100" in lines[at]
-    assert lines[at - 1].startswith("  resnet_50_s")
-    assert any("HOROVOD_CYCLE_TIME=100" in line for line in lines[:at] if line[:4] != "    ")
-
-
 # Below it --------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,6 @@ from hvdperf import columns, verdict
 from hvdperf.judge.trust import notes_on_fails
 from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.records.documents import Case, SessionDocument
-from hvdperf.records.fingerprinting import settings_beside
 from hvdperf.records.outcome import each_launch, throughputs
 from hvdperf.report import plots, words
 from hvdperf.report.cases import (
@@ -32,9 +31,8 @@ from hvdperf.work.training import Epochs
 # The verdicts that follow from a result and its limit.
 _BY_THE_RESULT = (Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE)
 
-# Only shown if a case has one: a change between two sides that can be alike; settings that touch
-# the case.
-_OPTIONAL = ("minimum_detectable_effect", "settings")
+# Only shown if a case has one: a change between two sides that can be alike.
+_EFFECT = "minimum_detectable_effect"
 
 
 def ranked(cases: Iterable[Case]) -> list[Case]:
@@ -56,7 +54,7 @@ def board(cases: Sequence[Case]) -> Figure:
             tuple(
                 column
                 for column in whole.columns
-                if column.key not in _OPTIONAL or any(row[column.key] for row in rows)
+                if column.key != _EFFECT or any(row[_EFFECT] for row in rows)
             ),
             rows,
         ),
@@ -106,9 +104,8 @@ FIELDS: tuple[Field[Case], ...] = (
     ),
     value("must_be", "limit", lambda case: verdict.must_be(case.outcome.judgement), brief="limit"),
     value("rounds", "rounds", lambda case: case.outcome.judgement.rounds, brief="rounds"),
-    value("minimum_detectable_effect", "minimum detectable effect", _effect_of, "%", 1),
+    value(_EFFECT, "minimum detectable effect", _effect_of, "%", 1),
     value("nodes", "nodes", lambda case: len(case.replicas_per_node), hidden=True),
-    value("settings", "settings", lambda case: settings_beside(case.fingerprint, case.comparison)),
 )
 
 
