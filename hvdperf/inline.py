@@ -22,16 +22,15 @@ from markupsafe import Markup
 PAGE = Path(__file__).parent / "report" / "page"
 VENDOR = PAGE / "vendor"
 # Scripts that run before the page is seen, and after it has been read; start.js has to be the last.
-# Those of BOARD are only in a page with a board.
 EARLY = ("page.js", "theme.js")
-BOARD = ("sorting.js", "filters.js")
 LATE = (
     "tables.js",
     "config.js",
     "plots.js",
     "downloads.js",
     "address.js",
-    *BOARD,
+    "sorting.js",
+    "filters.js",
     "start.js",
 )
 
@@ -64,11 +63,11 @@ def themes() -> Mapping[str, Theme]:
 
 
 @cache
-def assets(without: Sequence[str] = ()) -> Assets:
-    """Return what a page contains. without: names of scripts that it does not need."""
+def assets() -> Assets:
+    """Return what a page contains."""
     style = _safe(_colours() + (PAGE / "page.css").read_text(encoding="utf-8"))
     early = [_script(PAGE / name) for name in EARLY]
-    late = [_script(PAGE / name) for name in LATE if name not in without]
+    late = [_script(PAGE / name) for name in LATE]
     libraries = [_library(copy) for copy in copies()]
     unpacked = [_script(VENDOR / copy["file"]) for copy in copies()]
     policy = _policy(style, [*early, *late, *unpacked])

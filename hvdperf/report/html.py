@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from hvdperf.inline import BOARD, PAGE, assets, json_text
+from hvdperf.inline import PAGE, assets, json_text
 from hvdperf.report import text as texts
 from hvdperf.report.content import Column, Report, Row, Table
 from hvdperf.verdict import Verdict, counted
@@ -30,7 +30,7 @@ def page(report: Report) -> str:
     template = environment().get_template("page.html.j2")
     return template.render(
         report=report,
-        assets=assets(() if report.has_board else BOARD),
+        assets=assets(),
         headline=report.headline or counted(report.counts) or "Nothing was measured",
         blames=texts.blames(report),
         neutral=texts.neutral(report),

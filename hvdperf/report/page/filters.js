@@ -1,7 +1,7 @@
 'use strict';
 
 /* Hides the cases that lack one of the words. Of a row, hidden columns count, too. */
-{
+if (document.querySelector('.board')) {
     const form = document.getElementById('pageFilters');
     const field = form.elements.text;
     const count = document.getElementById('pageCount');

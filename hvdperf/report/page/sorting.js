@@ -1,7 +1,7 @@
 'use strict';
 
 /* The board by any of its columns: up, down, and as it was. */
-{
+if (document.querySelector('.board')) {
     const ORDER = ['FAIL', 'INVALID', 'NOT RUN', 'INCONCLUSIVE', 'PASS', 'INFO'];
     const NEXT = {none: 'ascending', ascending: 'descending', descending: 'none'};
     const text = new Intl.Collator(undefined, {numeric: true});
