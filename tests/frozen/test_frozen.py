@@ -63,6 +63,7 @@ CHANGED = {
     "weak scaling, which has a table",
     r"/sessions/[^/]+/tables/(aa|communication|convergence_\w+|fixed_time|gradient_reduction|parity|"
     r"recipe)": "the board has these results, with their limits",
+    r"/sessions/[^/]+/tables/culprits": "a sentence beside the plot of disturbances names them",
     r"/sessions/[^/]+/tables/board/margin": "the limit is beside the result",
     r"/sessions/[^/]+/tables/wall_time-waterfall-.*/bar": "every term has a bar of its own",
     r"/sessions/[^/]+/tables/convergence-curve-.*/learning_rate": "the documents have it",

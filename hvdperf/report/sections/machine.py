@@ -23,7 +23,6 @@ def section(fingerprint: Fingerprint, rounds: Sequence[Disturbance]) -> Section:
     whole = together(rounds)
     if whole is not None:
         figures.append(_over_time(whole, rounds))
-        figures += [_culprits(whole)] if whole.culprits else []
     return Section(
         "machine",
         "Machine",
@@ -59,33 +58,22 @@ ROUNDS: tuple[Field[Disturbance], ...] = (
 def _over_time(whole: Disturbance, rounds: Sequence[Disturbance]) -> Figure:
     disturbed = sum(each.is_disturbed for each in rounds)
     rows = Table.of(rounds, *ROUNDS)
+    most = words.several(
+        f"{each.name} (pid {each.pid}) {100 * whole.core_share(each):.0f} % of a core"
+        for each in whole.culprits[:CULPRITS_KEPT]
+    )
     return Figure(
         "disturbance",
         "Cores used by others, round by round",
         f"Other programs used {100 * whole.foreign_share:.0f} % of the cores; "
         f"{100 * whole.taken_share:.0f} % were taken from the ranks, and more than allowed in "
-        f"{disturbed} of {words.plural(len(rounds), 'round')}.",
+        f"{disturbed} of {words.plural(len(rounds), 'round')}."
+        + (f" Programs that used the CPU most: {most}." if most else ""),
         rows,
         plots.curve(
             rows,
             plots.axis(rows, "minute", "minutes since the session began"),
             plots.field("value", title="share of the cores", axis={"format": ".0%"}),
             sides=tuple(SHARES),
-        ),
-    )
-
-
-def _culprits(whole: Disturbance) -> Figure:
-    most = whole.culprits[:CULPRITS_KEPT]
-    return Figure(
-        "culprits",
-        "Programs that used the CPU most",
-        "",
-        Table.of(
-            most,
-            value("name", "program", lambda each: each.name),
-            value("pid", "process id", lambda each: each.pid),
-            value("core_share", "of one core", whole.core_share, digits=2),
-            value("cores", "seen on cores", lambda each: ", ".join(map(str, each.cores))),
         ),
     )
