@@ -111,10 +111,9 @@ class Figure:
     """A table with its plot.
 
     name: unique in a report, made of a-z, 0-9, "_" and "-"; the id in the page and the name of the
-    saved file. says: what the table does not have, such as a conclusion; "" for nothing.
-    plot: None for a table alone. brief: whether a terminal
-    shows what it says; that shows its table if the table has columns for it. lead: of what it says,
-    the part for the head of a page.
+    saved file. says: a conclusion or an explanation that the table does not have; "" for none.
+    plot: None for a table alone. brief: whether a terminal shows what it says; that shows its table
+    if the table has columns for it. lead: of what it says, the part for the head of a page.
     """
 
     name: str
