@@ -19,7 +19,7 @@ from typing import Any
 from hvdperf.errors import UserError
 from hvdperf.machine import host, starting
 from hvdperf.machine.disturbance import DISTURBED_ABOVE, CpuMeter, used
-from hvdperf.machine.host import Gpu, Machine, number_in
+from hvdperf.machine.host import Gpu, Machine
 from hvdperf.machine.starting import MIB
 from hvdperf.paths import shown
 
@@ -63,7 +63,7 @@ def host_checks(machine: Machine, slots: int, results: Path, root: Path = Path("
     directory in which /proc, /sys and /dev are mounted.
     """
     return [
-        *_processor(machine, root),
+        *_processor(machine),
         *_space(slots, len(machine.gpus), root),
         _open_files(slots),
         _disk(results),
@@ -71,7 +71,7 @@ def host_checks(machine: Machine, slots: int, results: Path, root: Path = Path("
     ]
 
 
-def _processor(machine: Machine, root: Path) -> Iterator[Check]:
+def _processor(machine: Machine) -> Iterator[Check]:
     yield Check("cores", machine.description if not machine.gpus else f"{len(machine.cores)}")
     quota, smt, governors = machine.cpu_quota, machine.smt, machine.governor
     yield judged(
@@ -89,21 +89,6 @@ def _processor(machine: Machine, root: Path) -> Iterator[Check]:
         not _VARYING & set((governors or "").split("/")),
         "the frequency follows the load, and so does every step time",
         "sudo cpupower frequency-set -g performance",
-    )
-    limits = {
-        (limit, most)
-        for core in machine.cores
-        for of_core in [root / f"sys/devices/system/cpu/cpu{core}/cpufreq"]
-        if (limit := number_in(of_core / "scaling_max_freq")) is not None
-        if (most := number_in(of_core / "cpuinfo_max_freq")) is not None
-    }
-    limit, most = min(limits, default=(0, 0))
-    yield judged(
-        "frequency",
-        f"up to {limit / 1e6:.2f} of {most / 1e6:.2f} GHz" if limits else "unknown",
-        all(limit >= most for limit, most in limits),
-        "it is limited",
-        f"sudo cpupower frequency-set -u {most}kHz",
     )
 
 

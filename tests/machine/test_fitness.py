@@ -53,15 +53,7 @@ def test_a_frequency_that_follows_the_load_is_unfit(host, governor):
     assert check.complaint.endswith("; sudo cpupower frequency-set -g performance")
 
 
-@pytest.mark.parametrize(("limit", "problem"), [("3500000", ""), ("1200000", "it is limited")])
-def test_a_limited_frequency_and_a_cpu_quota_are_unfit(host, limit, problem):
-    directory = host / "sys/devices/system/cpu/cpu1/cpufreq"
-    directory.mkdir(parents=True)
-    (directory / "scaling_max_freq").write_text(f"{limit}\n")
-    (directory / "cpuinfo_max_freq").write_text("3500000\n")
-    check = checks_of(Machine("node1", (0, 1)), host)["frequency"]
-    assert check.problem == problem
-    assert check.value == f"up to {int(limit) / 1e6:.2f} of 3.50 GHz"
+def test_a_cpu_quota_is_unfit(host):
     check = checks_of(Machine("node1", (0, 1), cpu_quota=1.5), host)["CPU quota"]
     assert check.value == "1.5 cores"
     assert check.problem.startswith("the kernel stops ranks that exceed it")
