@@ -340,7 +340,6 @@ class ArmLauncher:
             interpreter=self.stacks[arm.stack].interpreter,
             environment={**dict.fromkeys(without), **defaults, **user_settings(kept), **settings},
             scratch=self.scratch / f"launch-{next(self._numbers)}",
-            deadline_s=max(self.startup_deadline(arm), self.order_deadline_s),
             left=arms.LAUNCHES[arm.launched],
         )
 

@@ -35,15 +35,14 @@ class Order:
 
     interpreter: runs the ranks. environment: variables that the ranks get on top of the session's
     own. left: settings of a launch that stay as they are by default (plan.arms.LAUNCHES). scratch:
-    directory of this launch alone, removed with it. deadline_s: the longest deadline of the launch,
-    in seconds. stub: command line to start in place of each rank, which the fork server then forks.
+    directory of this launch alone, removed with it. stub: command line to start in place of each
+    rank, which the fork server then forks.
     """
 
     slots: Sequence[Slot]
     interpreter: str
     environment: Variables
     scratch: Path
-    deadline_s: float
     stub: tuple[str, ...] = ()
     left: Collection[str] = ()
 
@@ -381,6 +380,8 @@ class MpirunLauncher:
 
 # The longest delay, in seconds, with which a slot reports the end of a process.
 END_REPORT_S = 2.0
+# Eleven days. Gloo counts in milliseconds, with 32 bits.
+GLOO_TIMEOUT_S = 1_000_000
 
 
 def rendezvous_plan(slots: Sequence[Slot]) -> list[dict[str, Any]]:
@@ -405,9 +406,7 @@ def rendezvous_plan(slots: Sequence[Slot]) -> list[dict[str, Any]]:
     ]
 
 
-def horovod_environment(
-    own: Mapping[str, Any], one_host: bool, deadline_s: float
-) -> dict[str, str]:
+def horovod_environment(own: Mapping[str, Any], one_host: bool) -> dict[str, str]:
     """Return the variables that Horovod's Gloo controller reads, as horovod.runner.gloo_run sets
     them.
 
@@ -417,8 +416,8 @@ def horovod_environment(
         **{f"HOROVOD_{name.upper()}": str(value) for name, value in own.items()},
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
-        # Gloo's timeout goes on while a group is stopped because another one is timed.
-        "HOROVOD_GLOO_TIMEOUT_SECONDS": str(int(100 * deadline_s)),
+        # It goes on while a group is stopped because another one is timed. The session has limits.
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": str(GLOO_TIMEOUT_S),
         **({"HOROVOD_GLOO_IFACE": "lo"} if one_host else {}),
     }
 
@@ -500,7 +499,7 @@ class AgentsLauncher:
         for rank, (own, agent) in enumerate(zip(plan, started, strict=True)):
             environment = {
                 **order.environment,
-                **horovod_environment(own, one_host, order.deadline_s),
+                **horovod_environment(own, one_host),
             }
             try:
                 agent.start(launch, environment, order.command)

@@ -77,7 +77,7 @@ def test_ranks_are_numbered_within_their_host_and_across_hosts(hosts, local, cro
 
 
 def order(processes: int) -> Order:
-    return Order(slots("a", "a")[:processes], "python", {"MINE": "1"}, Path("scratch/launch-3"), 60)
+    return Order(slots("a", "a")[:processes], "python", {"MINE": "1"}, Path("scratch/launch-3"))
 
 
 def test_every_rank_is_started_by_its_own_agent_and_told_its_own_entry():
@@ -92,8 +92,8 @@ def test_every_rank_is_started_by_its_own_agent_and_told_its_own_entry():
         assert environment["MINE"] == "1"
         assert environment["HOROVOD_CPU_OPERATIONS"] == "gloo"
         assert environment["HOROVOD_GLOO_IFACE"] == "lo"
-        # Gloo waits longer than a paused group may be stopped.
-        assert int(environment["HOROVOD_GLOO_TIMEOUT_SECONDS"]) > 60
+        # Gloo waits longer than any group is stopped.
+        assert int(environment["HOROVOD_GLOO_TIMEOUT_SECONDS"]) > 24 * 3600
     AgentsLauncher(agents).start(replace(order(2), slots=slots("a", "b")))
     assert "HOROVOD_GLOO_IFACE" not in agents[0].start.call_args.args[1]
 
@@ -207,7 +207,7 @@ def test_how_ranks_are_launched_is_told_as_they_are_launched(tmp_path, launcher)
     pools = threads(Strategy.HOROVOD, slots[:1])
     assert f"{pools.intra_op} intra-op and {pools.inter_op} inter-op" in told
     assert f"the {len(slots[0].cores)} cores" in told
-    tokens = command(Order(slots[:1], "python", {}, tmp_path, 1.0), "mpirun", "", None)
+    tokens = command(Order(slots[:1], "python", {}, tmp_path), "mpirun", "", None)
     used = ["--bind-to " + tokens[tokens.index("--bind-to") + 1]]
     used += [f"--mca {name} {value}" for name, value in SETTINGS.items()]
     assert all((each in told) is (launcher == "mpirun") for each in used)

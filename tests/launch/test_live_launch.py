@@ -183,7 +183,7 @@ def start(
     def started(
         *answers: Answer | None, ready: bool = False, last: Phase = Phase.READY
     ) -> tuple[LiveLaunch, list[FakeRank]]:
-        order = Order((), "python", {"MINE": "1"}, tmp_path / "launch-0", SOON)
+        order = Order((), "python", {"MINE": "1"}, tmp_path / "launch-0")
         configs = [{"rank": rank} for rank in range(len(answers))]
         group = LiveLaunch("resnet_50_s horovod@2", launcher, hub, order, configs)
         groups.append(group)
