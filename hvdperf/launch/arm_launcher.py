@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from hvdperf.paths import ROOT
 from hvdperf.plan import arms
 from hvdperf.plan.arms import Arm, BlockKind, Exchange
 from hvdperf.plan.data import DataSource, other_data
+from hvdperf.plan.options import LAUNCHERS
 from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.plan.session_plan import SessionPlan
 from hvdperf.worker import protocol
@@ -90,26 +92,22 @@ class Pace:
     step_seconds: float = 0.0
 
 
-@dataclass(frozen=True)
-class Installed:
-    """An installed stack. interpreter: runs its ranks. launcher: starts them."""
-
-    interpreter: str
-    launcher: launchers.Launcher
-
-
 @dataclass
 class ArmLauncher:
     """A launcher of arms on the session's slots.
 
-    stacks: by Arm.stack. data: by the name of the data set. scratch: directory in which every
+    stacks: by Arm.stack. launcher: starts the ranks of each. over_mpi: whether Horovod communicates
+    over MPI; over Gloo rank 0 has to help the ranks find each other (`meet` in
+    worker/session_link.py). data: by the name of the data set. scratch: directory in which every
     launch gets a directory. startup_deadline_s, order_deadline_s: seconds. fault: injected by the
     session. gone: returns the slots that cannot be used any more, by rank. results: directory of
     the session's results. paces: of networks that have been tried, by model. unseen: models that
     are scripts whose exchange cannot be told from computing.
     """
 
-    stacks: Mapping[str, Installed]
+    stacks: Mapping[str, Stack]
+    launcher: launchers.Launcher
+    over_mpi: bool
     hub: Hub
     slots: Sequence[Slot]
     data: Mapping[str, DataSource]
@@ -155,7 +153,6 @@ class ArmLauncher:
         """
         # A script, or TensorFlow itself, may count the cores when it starts.
         share_startup = share_startup and not (arm.workload.is_script or arm.launched)
-        launcher = self.stacks[arm.stack].launcher
         placed = self._place(arm)
         fault = self._fault_of(arm)
         injected = fault.kind if fault is not None else ""
@@ -163,7 +160,7 @@ class ArmLauncher:
         slots_by_rank = [placed] if arm.processes == 1 else [[slot] for slot in placed]
         strategy = arm.strategy.spec
         session_cores = cores_of(self.slots)
-        by_gloo = launcher.by_gloo and strategy.horovod
+        by_gloo = strategy.horovod and not self.over_mpi
         rendezvous = launchers.rendezvous_plan(placed) if by_gloo else None
         configs = []
         for rank, slots in enumerate(slots_by_rank):
@@ -190,7 +187,7 @@ class ArmLauncher:
             environment = {**order.environment, private.VARIABLE: plan}
             order = replace(order, environment=environment)
         server = None if without else self._server(arm, placed)
-        return LiveLaunch(arm.name, launcher, self.hub, order, configs, server)
+        return LiveLaunch(arm.name, self.launcher, self.hub, order, configs, server)
 
     def _config(self, arm: Arm, slots: Sequence[Slot], exchange: Exchange) -> RankConfig:
         """Return a process's config, as far as it does not depend on the launch. slots: of the
@@ -338,6 +335,7 @@ class ArmLauncher:
         return launchers.Order(
             slots=slots[: arm.processes],
             interpreter=self.stacks[arm.stack].interpreter,
+            mpirun=self.stacks[arm.stack].mpirun,
             environment={**dict.fromkeys(without), **defaults, **user_settings(kept), **settings},
             scratch=self.scratch / f"launch-{next(self._numbers)}",
             left=arms.LAUNCHES[arm.launched],
@@ -369,13 +367,13 @@ def how_launched(launcher: str, slots: Sequence[Slot]) -> str:
 
 
 def make_launcher(
-    name: str, executable: str, processes: int, scratch: Path, slots: Slots | None
+    over_mpi: bool, processes: int, scratch: Path, slots: Slots | None
 ) -> launchers.Launcher:
-    """Return the launcher with this name (plan.options.LAUNCHERS). executable: the stack's
-    mpirun. processes: the most ranks of a launch. slots: the ranks of an outer mpirun, or None."""
+    """Return mpirun, or agents, as a launcher. processes: the most ranks of a launch. slots: the
+    ranks of an outer mpirun, or None."""
 
-    if name == "mpirun":
-        return launchers.MpirunLauncher(executable, slots)
+    if over_mpi:
+        return partial(launchers.start_by_mpirun, slots)
 
     def agent(rank: int) -> Agent:
         if rank == 0 or slots is None:
@@ -383,7 +381,7 @@ def make_launcher(
             return LocalAgent(scratch / f"agent-{rank}", interface_settings(interface))
         return RemoteAgent(slots, rank)
 
-    return launchers.AgentsLauncher([agent(rank) for rank in range(processes)])
+    return partial(launchers.start_by_agents, [agent(rank) for rank in range(processes)])
 
 
 def make_arm_launcher(
@@ -401,16 +399,11 @@ def make_arm_launcher(
         interface = slots.interface if slots is not None else None
         hub = Hub() if interface is None else Hub("0.0.0.0", str(interface.address.ip))
         undo.callback(hub.close)
-        processes, launcher = len(session_plan.slots), session_plan.options.launcher
-        installed = {
-            name: Installed(
-                stack.interpreter,
-                make_launcher(launcher, str(stack.mpirun), processes, scratch, slots),
-            )
-            for name, stack in stacks.items()
-        }
+        over_mpi = LAUNCHERS[session_plan.options.launcher].over_mpi
         arm_launcher = ArmLauncher(
-            stacks=installed,
+            stacks=stacks,
+            launcher=make_launcher(over_mpi, len(session_plan.slots), scratch, slots),
+            over_mpi=over_mpi,
             hub=hub,
             slots=session_plan.slots,
             data=session_plan.data,

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,10 +33,10 @@ from hvdperf.worker.script.tap import _hvdperf_private as private
 class Order:
     """An order to start ranks of `python -m hvdperf.worker`, one on each of the slots.
 
-    interpreter: runs the ranks. environment: variables that the ranks get on top of the session's
-    own. left: settings of a launch that stay as they are by default (plan.arms.LAUNCHES). scratch:
-    directory of this launch alone, removed with it. stub: command line to start in place of each
-    rank, which the fork server then forks.
+    interpreter: runs the ranks. mpirun: of its stack. environment: variables that the ranks get on
+    top of the session's own. left: settings of a launch that stay as they are by default
+    (plan.arms.LAUNCHES). scratch: directory of this launch alone, removed with it. stub: command
+    line to start in place of each rank, which the fork server then forks.
     """
 
     slots: Sequence[Slot]
@@ -45,6 +45,7 @@ class Order:
     scratch: Path
     stub: tuple[str, ...] = ()
     left: Collection[str] = ()
+    mpirun: str = ""
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -73,14 +74,8 @@ class Job(Protocol):
         Horovod says which rank is missing."""
 
 
-class Launcher(Protocol):
-    """A way to start jobs. by_gloo: whether Horovod communicates over Gloo, so that rank 0 has to
-    help the ranks find each other (`meet` in worker/session_link.py)."""
-
-    by_gloo: bool
-
-    def start(self, order: Order) -> Job:
-        """Start the processes without waiting for them. Raises LaunchError."""
+# Starts the processes of a launch without waiting for them. Raises LaunchError.
+Launcher = Callable[[Order], Job]
 
 
 # The mpirun that `command` is for, and the library that finds it.
@@ -156,10 +151,10 @@ HOW_LAUNCHED = {
 }
 
 
-def command(order: Order, mpirun: str, network: str, shared: Path | None) -> list[str]:
+def command(order: Order, network: str, shared: Path | None) -> list[str]:
     """Return the inner mpirun's command line. network: the one between hosts. shared: directory in
     which the ranks share memory; None on several hosts, where Open MPI chooses one."""
-    tokens = [mpirun, "-np", str(len(order.slots)), "--tag-output"]
+    tokens = [order.mpirun, "-np", str(len(order.slots)), "--tag-output"]
     if BINDING not in order.left:
         tokens += ["--bind-to", BOUND_TO, "--map-by", "slot"]
     # The suite itself reports more ranks than cores, so mpirun must not refuse them.
@@ -338,44 +333,31 @@ def _remove(directory: Path | None) -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-class MpirunLauncher:
-    """A launcher that has mpirun start the ranks."""
-
-    by_gloo = False
-
-    def __init__(self, mpirun: str, slots: Slots | None = None) -> None:
-        """Use the mpirun executable at this path. slots: those that start its daemons on other
-        hosts."""
-        self._mpirun, self._slots = mpirun, slots
-
-    def start(self, order: Order) -> MpirunJob:
-        daemons, environment, network = None, order.environment, ""
-        hosts = {slot.host for slot in order.slots}
-        if len(hosts) > 1 and self._slots is not None:
-            daemons = Daemons(self._slots, order)
-            interface = self._slots.interface
-            environment = processes.with_defaults(environment, interface_settings(interface))
-            environment = {**environment, helpers.DAEMONS_VARIABLE: daemons.address}
-            network = interface.network if interface is not None else ""
-        shared = None
-        try:
-            if len(hosts) == 1:
-                where = shared_memory_directory(len(order.slots))
-                shared = Path(helpers.scratch_directory("hvdperf-", where))
-            words = command(order, self._mpirun, network, shared)
-            if private.VARIABLE in environment:
-                words = private.command(words)
-            # When this process is killed, mpirun ends, and with it the ranks.
-            process = processes.start_process(
-                helpers.guarded(words),
-                order.interpreter,
-                environment,
-                order.scratch,
-            )
-        except OSError as error:
-            _remove(shared)
-            raise LaunchError(f"mpirun could not be started: {error}") from error
-        return MpirunJob(process, order.scratch, shared, daemons)
+def start_by_mpirun(slots: Slots | None, order: Order) -> MpirunJob:
+    """Have mpirun start the ranks. slots: those that start its daemons on other hosts."""
+    daemons, environment, network = None, order.environment, ""
+    hosts = {slot.host for slot in order.slots}
+    if len(hosts) > 1 and slots is not None:
+        daemons = Daemons(slots, order)
+        environment = processes.with_defaults(environment, interface_settings(slots.interface))
+        environment = {**environment, helpers.DAEMONS_VARIABLE: daemons.address}
+        network = slots.interface.network if slots.interface is not None else ""
+    shared = None
+    try:
+        if len(hosts) == 1:
+            where = shared_memory_directory(len(order.slots))
+            shared = Path(helpers.scratch_directory("hvdperf-", where))
+        words = command(order, network, shared)
+        if private.VARIABLE in environment:
+            words = private.command(words)
+        # When this process is killed, mpirun ends, and with it the ranks.
+        process = processes.start_process(
+            helpers.guarded(words), order.interpreter, environment, order.scratch
+        )
+    except OSError as error:
+        _remove(shared)
+        raise LaunchError(f"mpirun could not be started: {error}") from error
+    return MpirunJob(process, order.scratch, shared, daemons)
 
 
 # The longest delay, in seconds, with which a slot reports the end of a process.
@@ -481,29 +463,18 @@ class AgentsJob:
             return []
 
 
-class AgentsLauncher:
-    """A launcher that has agents start the ranks."""
-
-    by_gloo = True
-
-    def __init__(self, agents: Sequence[Agent]) -> None:
-        """Use these agents: one per slot, by its rank."""
-        self._agents = agents
-
-    def start(self, order: Order) -> AgentsJob:
-        launch = order.scratch.name
-        started = [self._agents[slot.rank] for slot in order.slots]
-        job = AgentsJob(launch, started, forked=bool(order.stub))
-        one_host = len({slot.host for slot in order.slots}) == 1
-        plan = rendezvous_plan(order.slots)
-        for rank, (own, agent) in enumerate(zip(plan, started, strict=True)):
-            environment = {
-                **order.environment,
-                **horovod_environment(own, one_host),
-            }
-            try:
-                agent.start(launch, environment, order.command)
-            except OSError as error:
-                job.end({})
-                raise LaunchError(f"rank {rank} could not be started: {error}") from error
-        return job
+def start_by_agents(agents: Sequence[Agent], order: Order) -> AgentsJob:
+    """Have agents start the ranks. agents: one per slot, by its rank."""
+    launch = order.scratch.name
+    started = [agents[slot.rank] for slot in order.slots]
+    job = AgentsJob(launch, started, forked=bool(order.stub))
+    one_host = len({slot.host for slot in order.slots}) == 1
+    plan = rendezvous_plan(order.slots)
+    for rank, (own, agent) in enumerate(zip(plan, started, strict=True)):
+        environment = {**order.environment, **horovod_environment(own, one_host)}
+        try:
+            agent.start(launch, environment, order.command)
+        except OSError as error:
+            job.end({})
+            raise LaunchError(f"rank {rank} could not be started: {error}") from error
+    return job

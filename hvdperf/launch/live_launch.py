@@ -120,7 +120,7 @@ class LiveLaunch:
         stub = tuple(server.command) if server is not None else ()
         self._has_ended = False
         try:
-            self._job: Job = launcher.start(replace(order, environment=environment, stub=stub))
+            self._job: Job = launcher(replace(order, environment=environment, stub=stub))
         except LaunchError:
             self._has_ended = True
             self.end()

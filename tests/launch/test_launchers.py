@@ -17,7 +17,6 @@ from hvdperf.errors import UserError
 from hvdperf.launch import arm_launcher
 from hvdperf.launch.arm_launcher import (
     ArmLauncher,
-    Installed,
     how_launched,
     make_arm_launcher,
     threads,
@@ -25,13 +24,13 @@ from hvdperf.launch.arm_launcher import (
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.launchers import (
     SETTINGS,
-    AgentsLauncher,
     LaunchError,
     MpirunJob,
     Order,
     check_can_start,
     command,
     rendezvous_plan,
+    start_by_agents,
 )
 from hvdperf.launch.processes import TAIL_LINES, with_defaults
 from hvdperf.machine.placement import Offer, Slot, place
@@ -82,7 +81,7 @@ def order(processes: int) -> Order:
 
 def test_every_rank_is_started_by_its_own_agent_and_told_its_own_entry():
     agents = [Mock(), Mock()]
-    AgentsLauncher(agents).start(order(2))
+    start_by_agents(agents, order(2))
     for own, agent in zip(rendezvous_plan(slots("a", "a")), agents, strict=True):
         launch, environment, _ = agent.start.call_args.args
         assert launch == "launch-3"
@@ -94,7 +93,7 @@ def test_every_rank_is_started_by_its_own_agent_and_told_its_own_entry():
         assert environment["HOROVOD_GLOO_IFACE"] == "lo"
         # Gloo waits longer than any group is stopped.
         assert int(environment["HOROVOD_GLOO_TIMEOUT_SECONDS"]) > 24 * 3600
-    AgentsLauncher(agents).start(replace(order(2), slots=slots("a", "b")))
+    start_by_agents(agents, replace(order(2), slots=slots("a", "b")))
     assert "HOROVOD_GLOO_IFACE" not in agents[0].start.call_args.args[1]
 
 
@@ -103,7 +102,7 @@ def test_ranks_already_started_end_when_one_cannot_be_even_if_another_cannot_end
     broken = Mock(start=Mock(side_effect=OSError("no such file: python")))
     agents = [stubborn, Mock(), broken]
     with pytest.raises(LaunchError, match="rank 2 could not be started: no such file"):
-        AgentsLauncher(agents).start(replace(order(2), slots=slots("a", "a", "a")))
+        start_by_agents(agents, replace(order(2), slots=slots("a", "a", "a")))
     agents[1].end.assert_called_once_with("launch-3")
 
 
@@ -119,7 +118,7 @@ def test_ranks_already_started_end_when_one_cannot_be_even_if_another_cannot_end
 )
 def test_how_ranks_ended_is_told_in_words(statuses, ended, fate):
     agents = [Mock(status=Mock(return_value=status)) for status in statuses]
-    job = AgentsLauncher(agents).start(order(2))
+    job = start_by_agents(agents, order(2))
     assert job.ended() == ended
     assert job.fate(0) == fate
 
@@ -168,10 +167,12 @@ def test_the_signal_that_mpirun_reports_is_told(tmp_path):
 def test_the_users_settings_reach_the_ranks_of_other_hosts(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("HOROVOD_CYCLE_TIME", "3.5")
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "ib0")
-    launcher = Mock(by_gloo=False, start=Mock(side_effect=LaunchError("it only records")))
+    launcher = Mock(side_effect=LaunchError("it only records"))
     hub = Hub()
     arm_launcher = ArmLauncher(
-        stacks={"": Installed("python", launcher)},
+        stacks={"": STACK},
+        launcher=launcher,
+        over_mpi=True,
         hub=hub,
         slots=place([Offer(0, "here", (0,)), Offer(1, "there", (0,))]),
         data={WORKLOAD.dataset: DataSource(WORKLOAD.dataset, "", 10)},
@@ -184,16 +185,16 @@ def test_the_users_settings_reach_the_ranks_of_other_hosts(tmp_path: Path, monke
         with pytest.raises(LaunchError):
             arm_launcher.start(each, {BlockKind.FULL}, data_seed=1, share_startup=False)
     hub.close()
-    order, injected = (call.args[0] for call in launcher.start.call_args_list)
+    order, injected = (call.args[0] for call in launcher.call_args_list)
     assert order.environment["HOROVOD_FUSION_THRESHOLD"] == "0"
     assert order.environment["HOROVOD_CYCLE_TIME"] == "3.5"
     assert injected.environment["HOROVOD_CYCLE_TIME"] == "25.0", "a fault's setting comes first"
-    exported = command(order, "mpirun", "10.77.0.0/24", None)
+    exported = command(order, "10.77.0.0/24", None)
     for name in ("HOROVOD_CYCLE_TIME", "NCCL_SOCKET_IFNAME", "HOROVOD_STALL_CHECK_TIME_SECONDS"):
         assert exported[exported.index(name) - 1] == "-x"
     # mpirun complains of a variable that it is to pass on and does not have.
     without = replace(order, environment={**order.environment, "NCCL_SOCKET_IFNAME": None})
-    assert "NCCL_SOCKET_IFNAME" not in command(without, "mpirun", "10.77.0.0/24", None)
+    assert "NCCL_SOCKET_IFNAME" not in command(without, "10.77.0.0/24", None)
     # A launch without a variable of the user's has the session's own.
     own = {"HOROVOD_GLOO_IFACE": "ib0", "NCCL_SOCKET_IFNAME": "ib0"}
     given = {"HOROVOD_GLOO_IFACE": None, "NCCL_SOCKET_IFNAME": "eth0", "NCCL_DEBUG": None}
@@ -207,7 +208,7 @@ def test_how_ranks_are_launched_is_told_as_they_are_launched(tmp_path, launcher)
     pools = threads(Strategy.HOROVOD, slots[:1])
     assert f"{pools.intra_op} intra-op and {pools.inter_op} inter-op" in told
     assert f"the {len(slots[0].cores)} cores" in told
-    tokens = command(Order(slots[:1], "python", {}, tmp_path), "mpirun", "", None)
+    tokens = command(Order(slots[:1], "python", {}, tmp_path), "", None)
     used = ["--bind-to " + tokens[tokens.index("--bind-to") + 1]]
     used += [f"--mca {name} {value}" for name, value in SETTINGS.items()]
     assert all((each in told) is (launcher == "mpirun") for each in used)

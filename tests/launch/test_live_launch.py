@@ -162,12 +162,12 @@ def job() -> Mock:
 
 @pytest.fixture
 def launcher(job: Mock) -> Mock:
-    return Mock(by_gloo=False, start=Mock(return_value=job))
+    return Mock(return_value=job)
 
 
 def address_for(launcher: Mock) -> str:
     """Return the address that the ranks of the last launch connect to."""
-    return str(launcher.start.call_args.args[0].environment[DRIVER_VARIABLE])
+    return str(launcher.call_args.args[0].environment[DRIVER_VARIABLE])
 
 
 @pytest.fixture
@@ -209,7 +209,7 @@ def failure_of_block(group: LiveLaunch, deadline_s: float = SOON) -> Failure:
 
 
 def test_a_launch_that_does_not_start_is_expected_no_longer(hub, launcher, start):
-    launcher.start.side_effect = LaunchError("no such file: mpirun")
+    launcher.side_effect = LaunchError("no such file: mpirun")
     with pytest.raises(LaunchError):
         start(None)
     assert hub._listener(address_for(launcher).rsplit(":", 1)[1]) is None
@@ -270,7 +270,7 @@ def test_every_rank_gets_its_config_starts_up_and_carries_out_orders(start, laun
     assert [rank.orders[0] for rank in ranks] == [{"rank": 0}, {"rank": 1}]
     assert [rank.metadata for rank in group.ranks] == [{"rank": 0}, {"rank": 1}]
     assert [rank.pid for rank in group.ranks] == [1000, 1001]
-    assert launcher.start.call_args.args[0].environment["MINE"] == "1"
+    assert launcher.call_args.args[0].environment["MINE"] == "1"
     replies = group.ask("block", SOON, kind="full", steps=10)
     assert replies == [{"rank": n, "op": "block", "kind": "full", "steps": 10} for n in (0, 1)]
     assert group.ask("evidence", SOON)[0]["op"] == "evidence"

@@ -57,7 +57,7 @@ def test_a_setting_says_which_figures_it_touches(name, places, touched):
 
 def test_what_the_suites_own_mpirun_sets_is_told_as_overridden(tmp_path: Path):
     order = Order(place([Offer(0, "here", (0, 1))]), "python", {}, tmp_path)
-    tokens = command(order, "mpirun", "", tmp_path)
+    tokens = command(order, "", tmp_path)
     named = [after for word, after in pairwise(tokens) if word == "--mca"]
     options = {"--bind-to": "hwloc_base_binding_policy", "--map-by": "rmaps_base_mapping_policy"}
     named += [name for option, name in options.items() if option in tokens]

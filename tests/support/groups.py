@@ -11,17 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hvdperf.launch.arm_launcher import ArmLauncher, Installed, make_launcher
+from hvdperf.launch.arm_launcher import ArmLauncher, make_launcher
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.live_launch import LaunchFailed, LiveLaunch
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.machine.stack import find_mpirun
 from hvdperf.plan.arms import Arm, Workload
+from hvdperf.plan.options import LAUNCHERS
 from hvdperf.records.outcome import Failure
 from hvdperf.records.rounds import Evidence, Launch, Turns
 from hvdperf.work.round_runner import CORRECTNESS_STEPS
 from hvdperf.worker.strategies import Strategy
+from tests.support.stores import STACK
 
 # Small enough to trace in half a second, of the shape that the default profile trains.
 WORKLOAD = Workload(model="alexnet_s", dataset="cifar10", input_size=67, batch=8, optimizer="sgd")
@@ -39,9 +41,12 @@ Start = Callable[..., LiveLaunch]
 
 def on_two_slots(launcher: str, scratch: Path, **given: Any) -> ArmLauncher:
     """Return a launcher of arms on two slots of this machine, with a hub of its own."""
-    chosen = make_launcher(launcher, str(find_mpirun(Path(sys.executable))), 2, scratch, slots=None)
+    over_mpi = LAUNCHERS[launcher].over_mpi
+    mpirun = str(find_mpirun(Path(sys.executable)))
     return ArmLauncher(
-        stacks={"": Installed(sys.executable, chosen)},
+        stacks={"": replace(STACK, interpreter=sys.executable, mpirun=mpirun)},
+        launcher=make_launcher(over_mpi, 2, scratch, slots=None),
+        over_mpi=over_mpi,
         hub=Hub(),
         slots=place(local_offers(local_machine(), 2, oversubscribe=True)),
         scratch=scratch,
