@@ -29,8 +29,6 @@ from hvdperf.paths import CACHE
 JOIN_S = 90.0
 # Seconds between two attempts.
 _POLL_S = 0.2
-# Seconds after which a wait is told.
-SOON_S = 8.0
 
 
 @dataclass(frozen=True)
@@ -73,17 +71,13 @@ class OuterLauncher:
 
     def look_up(self) -> str:
         """Wait for the text that rank 0 publishes, and return it. Raises UserError."""
-        began, told, file = time.monotonic(), False, self._file()
-        while time.monotonic() < began + JOIN_S:
+        deadline, file = time.monotonic() + JOIN_S, self._file()
+        while time.monotonic() < deadline:
             # Opening the directory has NFS forget that the file was not there.
             with suppress(FileNotFoundError):
                 os.listdir(file.parent)
                 return file.read_text()
             time.sleep(_POLL_S)
-            if not told and time.monotonic() > began + SOON_S:
-                told = True
-                text = f"the slot of rank {outer_rank()} waits for rank 0 to write {file}"
-                print(f"{text}, {JOIN_S:.0f} s at most", file=sys.stderr, flush=True)
         raise UserError(
             f"rank 0 has not written {file} within {JOIN_S:.0f} s: put the checkout on a file "
             "system that all hosts share"
