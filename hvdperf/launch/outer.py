@@ -1,6 +1,5 @@
 """The launcher that has started this process and the other ranks: one whose ranks become slots, by
-its row of LAUNCHERS, or another one, under which every rank would be a session of its own; and the
-end of this process with that launcher.
+its row of LAUNCHERS, or another one, under which every rank would be a session of its own.
 
 Rank 0 publishes a text for the others in a file of the checkout, which hosts share. MPI could pass
 it on. It would be imported and initialized by every rank, however, and could not be finalized
@@ -10,9 +9,6 @@ without all of them.
 from __future__ import annotations
 
 import os
-import signal
-import sys
-import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +16,7 @@ from pathlib import Path
 
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
-from hvdperf.launch.outer_mpirun import INTERRUPTED, STATUS_VARIABLE
+from hvdperf.launch.outer_mpirun import STATUS_VARIABLE
 from hvdperf.machine.host import launcher_pid
 from hvdperf.paths import CACHE
 
@@ -207,29 +203,3 @@ def leave_status(status: int | str) -> bool:
     except OSError:
         return False
     return True
-
-
-# Seconds between two looks, and seconds that this process has to end by itself.
-LOOK_S = 0.5
-END_S = 4.0
-# Why this process is being interrupted, the first reason first.
-interruptions: list[str] = []
-
-
-def end_with_launcher() -> None:
-    """End this process by SIGTERM when the mpirun that has started it has ended, which may be
-    killed without a word to its ranks; after END_S in any case."""
-    if (pid := launcher_pid()) is not None:
-        threading.Thread(target=_watch, args=(pid,), name="launcher", daemon=True).start()
-
-
-def _watch(pid: int) -> None:
-    while launcher_pid() == pid:
-        time.sleep(LOOK_S)
-    why = f"the end of {started_by().name}, which had started it"
-    interruptions.append(why)
-    with suppress(OSError, ValueError):
-        print(f"interrupted by {why}", file=sys.stderr, flush=True)
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(END_S)
-    os._exit(INTERRUPTED)

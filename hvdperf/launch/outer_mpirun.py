@@ -161,7 +161,7 @@ def _left(status_file: str) -> "tuple[int | None, int]":
 
 def _of_orphan(status_file: str) -> "int | None":
     """Return the exit status of a rank 0 that goes on without its mpirun, as after a second Ctrl-C:
-    it ends within END_S (outer.py). Return None if it leaves none."""
+    the kernel sends it SIGTERM (pytest_command.py). Return None if it leaves none."""
     deadline = time.monotonic() + END_S
     while (left := _left(status_file))[1] and time.monotonic() < deadline:
         if not os.path.exists(f"/proc/{left[1]}"):

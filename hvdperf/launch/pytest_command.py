@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hvdperf.errors import UserError
 from hvdperf.launch.helpers import end_with_parent
-from hvdperf.launch.outer import leave_status, outer_rank, outer_size
+from hvdperf.launch.outer import launcher, leave_status, outer_rank, outer_size
 from hvdperf.launch.outer_mpirun import RUNNING
 from hvdperf.launch.slots import dismiss_slots, lend_slot
 from hvdperf.paths import CHECKOUT
@@ -29,8 +29,8 @@ def main() -> int:
     if rank > 0:
         lend_slot()
     leave_status(f"{RUNNING} {os.getpid()}")
-    if outer_size() > 1:
-        end_with_parent(signal.SIGTERM)  # the plugin watches the launcher only later (outer.py)
+    if outer_size() > 1 or launcher() != os.getpid():
+        end_with_parent(signal.SIGTERM)  # mpirun may be killed without a word to its ranks
     # A slot needs a fraction of the time and memory that importing pytest, or even this, takes.
     from importlib.metadata import entry_points
 

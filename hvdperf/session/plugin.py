@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import pytest
 
 from hvdperf.json_records import plain
-from hvdperf.launch import outer
+from hvdperf.launch import helpers, outer
 from hvdperf.launch.slots import Slots
 from hvdperf.paths import CHECKOUT, SHIPPED, path_of, shown
 from hvdperf.plan.comparisons import Comparison, RoundGroup
@@ -135,7 +135,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.set_blocked("hypothesispytest")
         if not config.option.collectonly:
             pytest_options.check_files_of_others(config)
-            outer.end_with_launcher()
+            if outer.launcher() != os.getpid():  # after `mpirun python -m pytest`, too
+                helpers.end_with_parent(signal.SIGTERM)
     if getattr(config.option, "numprocesses", None) and outer.outer_size() > 1:
         raise pytest.UsageError(
             "pytest-xdist (-n) cannot be combined with mpirun, under which every rank is a slot; "
@@ -392,9 +393,7 @@ def _summarize(suite: PytestSession, terminalreporter: Any, config: pytest.Confi
         written = hook(directory=suite.directory.resolve(), config=config)
         if written is not None:
             terminalreporter.write_line(written)
-    terminalreporter.write_line(
-        painted(ending(status, suite.verdicts, *outer.interruptions), markup)
-    )
+    terminalreporter.write_line(painted(ending(status, suite.verdicts, *interruptions), markup))
 
 
 def tables_of(suite: PytestSession, hook: Any, status: int) -> list[str]:
@@ -422,6 +421,10 @@ def painted(text: str, markup: Callable[..., str]) -> str:
     return _WORDS.sub(lambda word: markup(word[0], **MARKUP[Verdict(word[0])]), text)
 
 
+# Why this process is being interrupted, the first reason first.
+interruptions: list[str] = []
+
+
 # This runs before pytest's own hook, which fails if the terminal has been closed.
 @pytest.hookimpl(tryfirst=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -441,11 +444,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def _end(signum: int, frame: FrameType | None) -> NoReturn:
     """End the session as Ctrl-C does. If a terminal is closed, the shell and the kernel each send
-    SIGHUP; if mpirun is killed, the kernel and launch/outer.py each send SIGTERM. What comes later
-    must not interrupt the clean-up."""
+    SIGHUP; if mpirun is killed, the kernel sends SIGTERM. What comes later must not interrupt the
+    clean-up."""
     for each in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
-    outer.interruptions.append(
-        "SIGTERM" if signum == signal.SIGTERM else "SIGHUP; nohup prevents that"
-    )
+    interruptions.append("SIGTERM" if signum == signal.SIGTERM else "SIGHUP; nohup prevents that")
     raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""The mpirun or srun that has started this process, what its ranks tell each other, and its end."""
+"""The mpirun or srun that has started this process, and what its ranks tell each other."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.launch import outer
-from hvdperf.worker.process import stat_fields
-from tests.support.leftovers import ended, eventually
+from tests.support.leftovers import eventually
 
 VARIABLES = (
     *(each.rank for each in (*outer.LAUNCHERS, *outer.OTHERS)),
@@ -125,43 +124,6 @@ def test_another_step_of_the_job_has_a_file_of_its_own(started_with, monkeypatch
     monkeypatch.setattr(outer, "CACHE", Path("/proc/nowhere"))
     with pytest.raises(UserError, match=r"srun-7\.2\.json cannot be written"):
         outer.started_by().publish("where rank 0 is")
-
-
-# Prints its id and then sleeps; it stands for a session.
-SESSION = f"""
-import os, signal, sys, time
-sys.path.insert(0, {str(Path.cwd())!r})
-from hvdperf.launch.outer import end_with_launcher
-signal.signal(signal.SIGTERM, signal.default_int_handler)
-end_with_launcher()
-print(os.getpid(), flush=True)
-try:
-    time.sleep(60)
-finally:
-    STUCK and time.sleep(60)
-"""
-
-
-@pytest.mark.parametrize("stuck", [False, True])
-def test_a_session_ends_with_its_mpirun(tmp_path, stuck):
-    mpirun = tmp_path / "mpirun"
-    # Another program is between the two.
-    mpirun.write_text('#!/bin/sh\nsh -c \'"$0" -c "$1"; :\' "$1" "$2"; :')
-    mpirun.chmod(0o755)
-    process = subprocess.Popen(
-        [mpirun, sys.executable, SESSION.replace("STUCK", str(stuck))],
-        env={**os.environ, "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert process.stdout is not None
-    session = int(process.stdout.readline())
-    assert int(stat_fields(session)[1]) != process.pid
-    process.kill()
-    process.wait()
-    assert ended([session])
-    assert "interrupted by the end of mpirun" in process.stdout.read()
 
 
 def test_a_directory_is_gone_after_a_process_was_killed(tmp_path):

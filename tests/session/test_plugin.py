@@ -55,7 +55,7 @@ def test_a_signal_ends_the_session_as_ctrl_c_does_and_once_and_the_last_line_nam
     monkeypatch, signum, said
 ):
     interruptions: list[str] = []
-    monkeypatch.setattr("hvdperf.launch.outer.interruptions", interruptions)
+    monkeypatch.setattr("hvdperf.session.plugin.interruptions", interruptions)
     signal.signal(signum, signal.SIG_DFL)
     plugin.pytest_sessionstart(SESSION)
     assert callable(signal.getsignal(signum)), "it would end this process"
