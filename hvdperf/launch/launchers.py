@@ -102,7 +102,7 @@ _BUILD_GLOO = "build Horovod with HOROVOD_WITH_GLOO=1, for --launcher agents"
 
 
 def problem_of_mpirun(stack: Stack) -> str:
-    """Return why mpirun cannot start ranks of a stack, and what mends it, in words; "" if it
+    """Return why mpirun cannot start ranks of a stack, and the fix, in words; "" if it
     can."""
     version = stack.mpirun_version
     if "mpi" not in stack.horovod_flags:

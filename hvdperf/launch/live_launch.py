@@ -171,14 +171,14 @@ class LiveLaunch:
         self.ranks[rank].time_asked.append(time.time())
         self._tell(rank, {"op": "time"})
 
-    def _take_time(self, rank: int, told: float) -> None:
+    def _take_time(self, rank: int, time_of_day: float) -> None:
         """Take a rank's time of day as that of the middle of the round trip."""
         state, now = self.ranks[rank], time.time()
         if not state.time_asked:
             raise ValueError("it was not asked for the time")
         trip = now - state.time_asked[-1]
         if len(state.time_asked) == 1 or trip / 2 < state.offset.uncertainty:
-            state.offset = ClockOffset(told - (now - trip / 2), trip / 2)
+            state.offset = ClockOffset(time_of_day - (now - trip / 2), trip / 2)
         if len(state.time_asked) < TIMES_ASKED:
             self._ask_time(rank)
 

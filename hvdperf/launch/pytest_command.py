@@ -53,7 +53,7 @@ def _added() -> list[str]:
 
     In a checkout, its configuration and the suite's plugins: pytest would look for both at what it
     takes for paths of tests, which the value of an option such as --results is until the plugin is
-    known. pytest-benchmark, if pytest is told to load no plugins.
+    known. pytest-benchmark, if pytest is to load no plugins.
     """
     found: list[str] = []
     if CHECKOUT is not None and Path.cwd() == CHECKOUT:

@@ -43,7 +43,7 @@ LEAVE_S = 10.0
 PROBE_S = 150.0
 # Seconds between two looks at processes that run.
 LOOK_S = 0.2
-# Seconds after which a wait is told, and slots that are named.
+# Seconds after which a wait is reported, and slots that are named.
 SOON_S = 5.0
 MOST_NAMED = 4
 
@@ -101,8 +101,8 @@ class Slots(Peers[int]):
             raise UserError(f"{waited}: {outer.who_is_missing()}")
         try:
             answers = self.answers_to(dict.fromkeys(self.keys, ("offer", ())), ANSWER_S)
-            told = ({**self._value(rank, answers), "rank": rank} for rank in self.keys)
-            return [own_offer(), *(convert(each, Offer) for each in told)]
+            fields = ({**self._value(rank, answers), "rank": rank} for rank in self.keys)
+            return [own_offer(), *(convert(each, Offer) for each in fields)]
         except SlotGone as gone:
             raise UserError(f"{gone}; start the session again without that slot") from None
         except OSError as error:

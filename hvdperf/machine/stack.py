@@ -190,13 +190,13 @@ def check_python(interpreter: Path, environment: Mapping[str, str] = os.environ)
         done = run([interpreter, "-c", ask], env=environment, within_s=_PYTHON_DEADLINE_S)
     except (NotStarted, TooLong) as error:
         raise UserError(f"{error}; {install}") from None
-    told = re.fullmatch(r"(\d+) (\d+)", last_line(done.output))
-    if told is None or done.status != 0:
+    answer = re.fullmatch(r"(\d+) (\d+)", last_line(done.output))
+    if answer is None or done.status != 0:
         why = f": {last_line(done.errors)}" if done.errors.strip() else ""
         raise UserError(
             f"{interpreter} does not answer as Python does {fate_of(done.status)}{why}; {install}"
         )
-    version = int(told[1]), int(told[2])
+    version = int(answer[1]), int(answer[2])
     if version < _OLDEST:
         names = [".".join(map(str, each)) for each in (version, _OLDEST)]
         raise UserError(

@@ -52,13 +52,13 @@ def vet(
         say = partial(print, flush=True)
         measured = vet_nodes.measure(crew, rounds, say=say)
     findings = judge(measured)
-    for line in told(measured, findings):
+    for line in text_of(measured, findings):
         print(line)
     return EXIT_STATUS[findings[0].verdict]
 
 
-def told(measured: Measured, findings: Sequence[Finding]) -> Iterator[str]:
-    """Return what is known of the nodes, in lines: figures, the lowest first, and sentences."""
+def text_of(measured: Measured, findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield lines: a table of speeds, the lowest first, and a sentence for each finding."""
     width = max(map(len, measured.nodes))
     table = Columns(("node", -width), ("term", -8), ("speed", 5), ("interval", 14), (" ", 0))
     rows = [(each, term) for each in findings for term in each.figures]
@@ -93,7 +93,7 @@ def _draining(node: str, reason: str) -> str:
 
 
 def _summary(measured: Measured, findings: Sequence[Finding]) -> str:
-    """Return in words what was looked for, how much it took, and what to do next."""
+    """Return the limits, the time that it took, and the next step, in words."""
     terms = {term for finding in findings for term in finding.figures}
     if not terms:
         return "nothing was compared"

@@ -20,7 +20,7 @@ from hvdperf.columns import figure_text
 from hvdperf.stats import Interval, hodges_lehmann
 from hvdperf.verdict import Verdict, as_ratio
 
-# The term of a pair of nodes, in the order in which terms are measured and told.
+# The term of a pair of nodes, in the order in which terms are measured and shown.
 LINK = "link"
 TERMS = ("compute", "memory", "bus", "input", LINK)
 # The fewest nodes of which a link can be judged: the pair of a node needs another pair beside it.
@@ -38,8 +38,9 @@ class Pair:
 
 @dataclass(frozen=True)
 class Round:
-    """What all nodes did at the same time, one term after the other. rates: by term and node, units
-    a second of its slowest device. slowest: by term and node, that device. pairs: of the link."""
+    """Work that all nodes did at the same time, one term after the other. rates: by term and node,
+    units a second of its slowest device. slowest: by term and node, that device. pairs: of the
+    link."""
 
     rates: dict[str, dict[str, float]]
     slowest: dict[str, dict[str, str]]
@@ -48,7 +49,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured of an allocation.
+    """The measurements of an allocation.
 
     nodes: all names. kinds: by node, its machine class in words. not_run: by node, why it was left
     out. digests: by node, of each comparison, what its devices computed. rounds: in their order.

@@ -44,7 +44,7 @@ _ASK_SCONTROL_S = 20.0
 START_S, PREPARE_S, ANSWER_S, END_S = 120.0, 300.0, 60.0, 5.0
 # Seconds of a term in a round. A quota of cores is shared out every 0.1 s.
 SECONDS = 3.0
-# Rounds before the first that counts, and after which progress is told.
+# Rounds before the first that counts, and after which progress is reported.
 _WARM_UP, _TOLD = 1, 5
 
 
@@ -260,7 +260,7 @@ def measure(
     seconds: float = SECONDS,
     say: Callable[[str], None] = lambda text: None,
 ) -> judge.Measured:
-    """Measure the nodes in so many rounds. seconds: of a term in a round. say: takes a line of
+    """Measure the nodes in so many rounds. seconds: of a term in a round. say: is called with
     progress."""
     began = time.monotonic()
     facts = crew.ask({node: ("prepare", []) for node in crew.there}, PREPARE_S)

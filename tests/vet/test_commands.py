@@ -9,13 +9,13 @@ import pytest
 
 from hvdperf.__main__ import parser
 from hvdperf.cli import REFUSED, run
-from hvdperf.vet.commands import _draining, told
+from hvdperf.vet.commands import _draining, text_of
 from hvdperf.vet.judge import LINK, Measured, judge
 from tests.vet.test_judge import measured
 
 
-def text_of(found: Measured) -> str:
-    return "\n".join(told(found, judge(found)))
+def printed(found: Measured) -> str:
+    return "\n".join(text_of(found, judge(found)))
 
 
 @pytest.mark.parametrize(
@@ -38,14 +38,14 @@ def test_a_bad_request_is_one_line(
 
 
 def test_the_slowest_stands_first_with_the_command_that_drains_it() -> None:
-    text = text_of(measured(8, {("node3", "compute"): 0.7, ("node6", LINK): 0.6}))
+    text = printed(measured(8, {("node3", "compute"): 0.7, ("node6", LINK): 0.6}))
     rows = [line.split()[:2] for line in text.splitlines() if line.startswith("node")]
     assert rows[1:3] == [["node6", "link"], ["node3", "compute"]]
     for node, term in (("node6", "link"), ("node3", "compute")):
         assert (
             f"scontrol update NodeName={node} State=DRAIN Reason='hvdperf vet: slow: {term}" in text
         )
-    assert "scontrol" not in text_of(measured(8))
+    assert "scontrol" not in printed(measured(8))
 
 
 def test_a_reason_is_one_word_of_a_shell() -> None:
@@ -64,10 +64,10 @@ def test_a_slow_gpu_has_its_number() -> None:
         )
         for each in found.rounds
     ]
-    assert "compute of GPU 3" in text_of(replace(found, rounds=rounds))
+    assert "compute of GPU 3" in printed(replace(found, rounds=rounds))
 
 
-def test_nodes_without_rounds_are_told_all_the_same() -> None:
+def test_nodes_without_rounds_are_named_all_the_same() -> None:
     lost = {f"node{number}": "its process has ended" for number in (1, 2, 3, 4)}
-    text = text_of(replace(measured(4), rounds=[], not_run=lost))
+    text = printed(replace(measured(4), rounds=[], not_run=lost))
     assert all(f"{node} NOT RUN: its process has ended" in text for node in lost)
