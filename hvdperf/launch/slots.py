@@ -28,7 +28,7 @@ from hvdperf.launch.hub import Hub, Peers, silent
 from hvdperf.launch.outer import launcher, outer_rank, outer_size
 from hvdperf.launch.processes import LocalAgent, SlotGone, Variables
 from hvdperf.machine.host import local_machine
-from hvdperf.machine.placement import Offer, model_of
+from hvdperf.machine.placement import Offer
 from hvdperf.paths import CACHE
 from hvdperf.worker import process
 from hvdperf.worker.protocol import Connection, Message, connection_to
@@ -230,9 +230,7 @@ class RemoteAgent:
 
 def own_offer() -> Offer:
     """Return the resources that this rank can lend."""
-    machine = local_machine()
-    gpus = tuple(gpu.uuid for gpu in machine.gpus)
-    return Offer(outer_rank(), machine.host, machine.cores, gpus, model_of(machine))
+    return Offer.of(outer_rank(), local_machine())
 
 
 def _own_stack(interpreter: str) -> dict[str, Any]:

@@ -32,10 +32,11 @@ class Offer:
     gpus: tuple[str, ...] = ()
     model: str = ""
 
-
-def model_of(machine: Machine) -> str:
-    """Return the models of a host's GPUs, or else that of its CPU."""
-    return " / ".join(sorted({gpu.name for gpu in machine.gpus})) or machine.cpu_model
+    @classmethod
+    def of(cls, rank: int, machine: Machine) -> Offer:
+        gpus = tuple(gpu.uuid for gpu in machine.gpus)
+        model = " / ".join(sorted({gpu.name for gpu in machine.gpus})) or machine.cpu_model
+        return cls(rank, machine.host, machine.cores, gpus, model)
 
 
 @dataclass(frozen=True)
@@ -196,9 +197,7 @@ def local_offers(
             f"--np {wanted}: {machine.host} has memory for at most "
             f"{machine.memory_mib // LEAST_MEMORY_OF_A_RANK_MIB} ranks; ask for fewer"
         )
-    gpus = tuple(gpu.uuid for gpu in machine.gpus)
-    model = model_of(machine)
-    return tuple(Offer(rank, machine.host, machine.cores, gpus, model) for rank in range(wanted))
+    return tuple(Offer.of(rank, machine) for rank in range(wanted))
 
 
 def cores_of(slots: Sequence[Slot]) -> tuple[int, ...]:
