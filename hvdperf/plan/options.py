@@ -37,8 +37,6 @@ _POLICIES, _REFUSED = ", ".join(PRECISIONS), ", ".join(REFUSED)
 # A shorter budget is more likely a mistake than a wish, and so is a longer one, of a year.
 LEAST_BUDGET_MINUTES = 0.1
 MOST_BUDGET_MINUTES = 366 * 24 * 60
-# Words of a command line for a session of the fewest minutes that are of use.
-SHORT = "--profile=smoke --budget=0.7"
 # Phases in which a rank can raise, exit, be killed or hang (Fault), and phases that
 # can be prolonged.
 STRIKING = tuple(

@@ -8,18 +8,16 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from hvdperf import cli, columns, files, paths, programs, verdict
+from hvdperf import cli, columns, files, paths
 from hvdperf.errors import UserError, refusing
-from hvdperf.judge.trust import is_outside
-from hvdperf.launch import helpers, launchers
+from hvdperf.launch import launchers
 from hvdperf.machine.fitness import Check, judged
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
 from hvdperf.machine.stack import NO_MPIRUN, Stack, probe
 from hvdperf.models.registry import NETWORKS
-from hvdperf.plan.options import DATA_DIR, SHORT, Options
+from hvdperf.plan.options import DATA_DIR, Options
 from hvdperf.plan.profile import PROFILES, load_profile
 from hvdperf.plan.questions import FAULT_CASES, Fault
 from hvdperf.plan.session_plan import plan_session
@@ -87,11 +85,6 @@ def list_faults() -> int:
     return 0
 
 
-# Seconds after which a session that compares a stack with itself hangs.
-PAIR_DEADLINE_S = 300
-# A larger minimum detectable effect (an interval of more than 20 % to a side) cannot tell the
-# limits of ci/thresholds from the figures of a sound machine.
-WIDEST_PAIR = 0.30
 _INDENT = 24
 # Versions of Keras that Horovod knows, and where it is said what works with which one.
 KNOWN_TO_HOROVOD, FACTS = "2.", "docs/reference/compatibility.md"
@@ -101,12 +94,10 @@ UNKNOWN_TO_HOROVOD = (
     "'ref'); hvd.DistributedOptimizer in model.fit (the ranks have different weights after "
     "training)"
 )
-_PAIR_AGAIN = f"stop what else runs here, then: pytest {' '.join(paths.cases('test_trust'))} -k aa"
 
 
 def doctor(
     *,
-    pair: bool = False,
     profile: str = Options.profile,
     data_dir: str = "",
     thresholds: str = "",
@@ -117,8 +108,6 @@ def doctor(
     {ending.UNFIT} if not.
 
     what to check
-        --pair: Also run a one-minute A/A test, to show the smallest change a session can detect.
-            Default: skip it.
         --profile NAME: Check this profile. Default: default.
         --data-dir DIR: Check the data sets in this directory. Default: as in `pytest perf/`.
         --thresholds FILE: Check this file. Default: the one for machines like this.
@@ -127,7 +116,7 @@ def doctor(
     data_dir = data_dir or os.environ.get(DATA_DIR, "")
     options = Options(profile=profile, data_dir=data_dir, thresholds=thresholds)
     checks = []
-    for check in _checks(options, results, pair):
+    for check in _checks(options, results):
         checks.append(check)
         for line in _lines(check):
             print(line, flush=True)
@@ -152,7 +141,7 @@ def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, columns.WIDTH - _INDENT, break_on_hyphens=False) or [""]
 
 
-def _checks(options: Options, results: Path, pair: bool) -> Iterator[Check]:
+def _checks(options: Options, results: Path) -> Iterator[Check]:
     yield from control.local_preflight(results)
     try:
         stack = probe(sys.executable, paths.CACHE)
@@ -165,8 +154,6 @@ def _checks(options: Options, results: Path, pair: bool) -> Iterator[Check]:
     yield Check("stack", f"{versions} ({built}), {mpirun}", note=_launcher(stack))
     yield check_of_scripts(stack)
     yield from _planned(options)
-    if pair:
-        yield pair_check()
 
 
 def _launcher(stack: Stack) -> str:
@@ -221,47 +208,6 @@ def _planned(options: Options) -> Iterator[Check]:
         "no limits for this machine",
         "measure, and paste the lines that the session prints, or see `hvdperf thresholds propose`",
     )
-
-
-def pair_check() -> Check:
-    """Compare the stack with itself in a session of a minute, and return what that session could
-    see."""
-    if len(local_offers(local_machine())) < 2:
-        return Check("A/A pair", "not possible with one slot")
-    with TemporaryDirectory() as results:
-        command = [sys.executable, "-m", "pytest", *paths.cases("test_trust"), "-q", "-k", "aa"]
-        options = ["--models=vgg_16_s", *SHORT.split()]
-        try:
-            programs.run(
-                helpers.guarded([*command, *options, f"--results={results}"]),
-                paths.ROOT,
-                within_s=PAIR_DEADLINE_S,
-            )
-        except programs.TooLong:
-            return Check("A/A pair", "no figure", f"no end in {PAIR_DEADLINE_S} s", _PAIR_AGAIN)
-        runs = sorted(Path(results, "runs").glob("*"))
-        found = [case.outcome.judgement for case in read_session(runs[0]).cases] if runs else []
-    seen = [judgement for judgement in found if judgement.detectable_effect is not None]
-    if not seen:
-        said = [judgement.reason for judgement in found] or ["no session was written"]
-        return Check("A/A pair", "no figure", said[0], _PAIR_AGAIN)
-    (judgement,) = seen
-    return check_of_pair(judgement)
-
-
-def check_of_pair(judgement: verdict.Judgement) -> Check:
-    """Return the check of an A/A pair with an interval: its two groups must not differ, and its
-    interval must be narrow.
-
-    An estimate outside of the band counts as a difference here, because another minute tells
-    whether it was chance.
-    """
-    problem = ""
-    if judgement.verdict is verdict.Verdict.INVALID or is_outside(judgement):
-        problem = "two identical groups differ"
-    elif (judgement.detectable_effect or 0.0) > WIDEST_PAIR:
-        problem = f"changes below {100 * WIDEST_PAIR:.0f} % should be seen"
-    return judged("A/A pair", judgement.reason, not problem, problem, _PAIR_AGAIN)
 
 
 COMMANDS: Mapping[str, cli.Command] = {

@@ -82,7 +82,6 @@ class NightRequest:
         --against PYTHON: Compare with the stack installed for this Python interpreter. Default:
             judge by thresholds.
         --require-fit: Measure only if `hvdperf doctor` finds no problem. Default: measure anyway.
-        --no-pair: Skip the A/A test. Default: run it first.
 
     where and when
         --launch WORDS: Put these words before pytest, such as 'mpirun -np 4'. Default: none.
@@ -98,7 +97,6 @@ class NightRequest:
     profile: str = "nightly"
     against: str = ""
     require_fit: bool = False
-    no_pair: bool = False
     launch: str = ""
     series: str = "nightly"
     by_node: bool = False
@@ -110,7 +108,7 @@ class NightRequest:
 
 
 def run_night(*pytest: str, request: NightRequest, where: Places) -> int:
-    """Measure one night: doctor, A/A test, session, and with --against an A/B test against a pinned
+    """Measure one night: doctor, session, and with --against an A/B test against a pinned
     stack. An interrupted night is resumed. Options after -- are passed to pytest.
 
     what to measure
@@ -142,7 +140,6 @@ def run_night(*pytest: str, request: NightRequest, where: Places) -> int:
         profile=from_here("profile", request.profile),
         against=from_here("against", request.against),
         require_fit=request.require_fit,
-        pair=not request.no_pair,
         launch=() if request.by_node else launch,
         arguments=tuple(more),
         node=check_series(socket.gethostname(), "--by-node: the host's name") if is_node else "",
@@ -171,7 +168,6 @@ def _on_each_node(launch: Sequence[str], plan: NightPlan) -> Night:
     options = [
         *(f"--series={plan.series}", f"--night={plan.night}", f"--profile={plan.profile}"),
         *(f"--against={plan.against}", f"--results={plan.results}", *fit),
-        *([] if plan.pair else ["--no-pair"]),
     ]
     # The launcher finds the command in the activated environment of each node.
     command = ["hvdperf", "nightly", "run", "--by-node", *options, "--", *plan.arguments]

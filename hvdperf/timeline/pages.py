@@ -218,7 +218,7 @@ def write_series(place: Place, name: str, left_out: list[str]) -> tuple[Series, 
             **_machine(series),
             "command": last.command,
         },
-        warnings=(*(f"unfit: {line}" for line in last.unfit), *filter(None, [last.pair])),
+        warnings=tuple(f"unfit: {line}" for line in last.unfit),
         board=board,
         notes=tuple(
             _note(f"since {each.since}", Verdict.FAIL, [each.told], [each]) for each in doing

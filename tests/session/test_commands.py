@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from hvdperf.paths import ROOT
-from hvdperf.session.commands import check_of_pair, check_of_scripts, from_here
-from hvdperf.stats import Interval
-from hvdperf.verdict import Band, Judgement, Verdict
+from hvdperf.session.commands import check_of_scripts, from_here
 from tests.support.stores import STACK
 from tests.support.whole_sessions import BIN, command, completed, documents
 
@@ -84,25 +82,6 @@ def test_scripts_fail_in_silence_with_a_keras_that_horovod_does_not_know(
     assert check.value.startswith(value)
     assert not check.problem
     assert ("set TF_USE_LEGACY_KERAS=1" in check.note) is (keras > "3")
-
-
-@pytest.mark.parametrize(
-    ("verdict", "estimate", "width", "problem"),
-    [
-        (Verdict.INFO, 1.02, 1.12, ""),
-        (Verdict.INFO, 1.02, 1.25, "changes below 30 % should be seen"),
-        (Verdict.INFO, 1.15, 1.12, "two identical groups differ"),
-        (Verdict.INVALID, 1.30, 1.12, "two identical groups differ"),
-        (Verdict.INVALID, 0.70, 1.12, "two identical groups differ"),
-    ],
-)
-def test_a_pair_is_fit_if_it_is_narrow_and_its_groups_do_not_differ(
-    verdict: Verdict, estimate: float, width: float, problem: str
-) -> None:
-    figure = Interval(estimate, estimate / width, estimate * width, 0.01, 3)
-    check = check_of_pair(Judgement(verdict, figure, Band(0.9, 1.1111), 3, "A/A test: ..."))
-    assert check.problem == problem
-    assert bool(check.fix) == bool(problem)
 
 
 def test_doctor_reports_bad_input_in_one_line() -> None:

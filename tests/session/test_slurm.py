@@ -89,7 +89,7 @@ def submit(cluster: slurm.Cluster, tmp_path: Path) -> Callable[..., Job]:
         asked = ["--parsable", "-N2", "--ntasks-per-node=1", f"--output={tmp_path}/%j.log"]
         places = [f"--results={tmp_path / 'results'}", f"--profile={tmp_path / 'tiny.toml'}"]
         of_pytest = ["--", "--np=2", "--oversubscribe", *ONE_LAUNCH, *arguments]
-        words = [*asked, SCRIPT, "--series=two", "--no-pair", *places, *night, *of_pytest]
+        words = [*asked, SCRIPT, "--series=two", *places, *night, *of_pytest]
         number = cluster.run("sbatch", *words)
         return Job(cluster, number, tmp_path / f"{number}.log")
 

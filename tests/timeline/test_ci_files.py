@@ -70,7 +70,7 @@ def test_the_steps_measure_publish_and_watch(clone: Path, tmp_path: Path, kind: 
         # Whatever is imported is compiled then.
         "PIP_NO_COMPILE": "1",
         "AGAINST": str(BIN / "python"),
-        "OPTIONS": f"--no-pair -- {MADE_UP}",
+        "OPTIONS": f"-- {MADE_UP}",
         "GITHUB_STEP_SUMMARY": str(summary),
         # What the places of the forges are here.
         "REPOSITORY": str(repository),

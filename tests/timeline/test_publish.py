@@ -112,12 +112,12 @@ def test_runners_that_publish_at_once_all_arrive(tmp_path: Path, repository: str
 def test_a_published_night_never_changes(tmp_path: Path, repository: str) -> None:
     one = runner(tmp_path / "one", "a100", SOME[:1])
     published(one, repository)
-    other = runner(tmp_path / "other", "a100", [replace(SOME[0], pair="another machine")])
+    other = runner(tmp_path / "other", "a100", [replace(SOME[0], reason="another machine")])
     said: list[str] = []
     assert publish(Place(repository, other), said.append) == []
     assert f"another one of a100 is published as {SOME[0].night}; give each machine" in said[0]
     found = read_nights(fetched(Place(repository, tmp_path / "elsewhere")))
-    assert found.of["a100"][0].pair == ""
+    assert found.of["a100"][0].reason == ""
 
 
 def test_what_an_interrupted_publishing_left_does_not_matter(

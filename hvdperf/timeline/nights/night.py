@@ -53,9 +53,9 @@ class Night:
 
     night: its date, in UTC. command: how to repeat it. against: the reference stack's interpreter,
     or "". probe: how much the machine did a second without Horovod, by name
-    (hvdperf.machine.probe). unfit: what made the machine unfit, one line each. pair: what the A/A
-    pair at its beginning says; "" if there was none. reason: why a session is missing; "" if none
-    is. ended_at: None until everything was measured. node: as of its parts; "" of several nodes.
+    (hvdperf.machine.probe). unfit: what made the machine unfit, one line each. reason: why a
+    session is missing; "" if none is. ended_at: None until everything was measured. node: as of its
+    parts; "" of several nodes.
     """
 
     format: Positive
@@ -66,7 +66,6 @@ class Night:
     against: str = ""
     probe: Mapping[str, AboveZero] = field(default_factory=dict)
     unfit: tuple[str, ...] = ()
-    pair: str = ""
     parts: tuple[Summary, ...] = ()
     reason: str = ""
     ended_at: Moment | None = None
@@ -251,7 +250,6 @@ def of_all_nodes(nights: Sequence[Night]) -> Night:
             for name, speed in night.probe.items()
         },
         unfit=told(lambda night: night.unfit),
-        pair="; ".join(told(lambda night: [night.pair])),
         parts=tuple(part for night in nights for part in night.parts),
         reason="; ".join(told(lambda night: [night.reason])),
         ended_at=None if None in ended else max(filter(None, ended)),

@@ -23,7 +23,6 @@ from hvdperf.machine.probe import probe, probe_gpus
 from hvdperf.paths import cases, shown
 from hvdperf.records.archive import Archive, read_document, read_session, summary_of
 from hvdperf.records.documents import SESSION_FILE, Kind, SessionDocument, now
-from hvdperf.session.commands import pair_check
 from hvdperf.session.control import local_preflight
 from hvdperf.timeline.nights import night as documents
 from hvdperf.timeline.nights.falls import judge_speeds
@@ -42,9 +41,8 @@ class NightPlan:
     """What a night is to measure.
 
     results: as --results of a session. night: its date, in UTC. against: the reference stack's
-    interpreter, or "". pair: whether an A/A pair comes first. launch: words before pytest, such as
-    those of mpirun. arguments: more options of pytest. node: this node's name if the night is its
-    own, and other nodes have theirs.
+    interpreter, or "". launch: words before pytest, such as those of mpirun. arguments: more
+    options of pytest. node: this node's name if the night is its own, and other nodes have theirs.
     """
 
     results: Path
@@ -53,7 +51,6 @@ class NightPlan:
     profile: str
     against: str = ""
     require_fit: bool = False
-    pair: bool = True
     launch: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     node: str = ""
@@ -96,9 +93,8 @@ def run(plan: NightPlan, say: Callable[[str], None]) -> Night:
         if night.ended_at is not None:
             say(f"the night of {night.night} is over")
             return night
-        for step in (_look, _pair):
-            night = step(plan, night, say)
-            documents.write_night(plan.directory, night)
+        night = _look(plan, night, say)
+        documents.write_night(plan.directory, night)
         for kind in Kind if plan.against else (Kind.OWN, Kind.AGAIN):
             night = _measured(plan, night, kind, say)
             documents.write_night(plan.directory, night)
@@ -175,16 +171,6 @@ def _probed(say: Callable[[str], None]) -> dict[str, float]:
         except (OSError, MemoryError, UserError) as error:
             say(f"this machine cannot be measured without Horovod: {error}")
     return found
-
-
-def _pair(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
-    if not plan.pair or night.pair or night.reason:
-        return night
-    say("compare the stack with itself")
-    check = pair_check()
-    text = check.complaint if check.problem else check.value
-    say(text)
-    return replace(night, pair=text)
 
 
 def _measured(plan: NightPlan, night: Night, kind: Kind, say: Callable[[str], None]) -> Night:

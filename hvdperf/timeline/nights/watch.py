@@ -126,8 +126,6 @@ def _issue(found: Series) -> Iterator[str]:
     if night.unfit:
         yield "The machine was not ready to measure:"
         yield from (*(f"- {line}" for line in night.unfit), "")
-    if night.pair:
-        yield from (f"{night.pair}.", "")
     yield f"The whole night again: `{night.command}`"
 
 

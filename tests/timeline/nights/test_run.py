@@ -45,7 +45,7 @@ def command(tmp_path: Path) -> Callable[..., list[str]]:
     profile.write_text(PROFILE.replace('["alexnet_s"]', '["alexnet_s", "vgg_16_s"]'))
 
     def words(*more: str) -> list[str]:
-        asked = ["--series=mine", f"--night={TODAY}", "--no-pair", f"--profile={profile}"]
+        asked = ["--series=mine", f"--night={TODAY}", f"--profile={profile}"]
         made_up = ["-p", "tests.support.made_up_ranks", "-q", "--np=2", "--oversubscribe"]
         where = [f"--results={tmp_path / 'results'}", f"--against={BIN / 'python'}"]
         start = [str(BIN / "hvdperf"), "nightly", "run", *asked, *where]
@@ -221,7 +221,7 @@ LAST = replace(MADE[-1], ended_at=None, probe={"copy": 1e9})
 def plan_of(tmp_path: Path, night: Night, *options: str, against: str = "") -> NightPlan:
     write_night(tmp_path / NIGHTS, night)
     asked = (night.series, night.night, "smoke", against)
-    return NightPlan(tmp_path, *asked, pair=False, arguments=options)
+    return NightPlan(tmp_path, *asked, arguments=options)
 
 
 def test_a_second_session_that_ended_is_kept_although_nothing_is_slower_any_more(
