@@ -340,8 +340,8 @@ def environment() -> list[str]:
         table(("variable", "set by", "meaning"), own),
         table(("variable", "meaning"), others),
         f"Other variables with these beginnings are recorded and reported as set: {unknown}. Those "
-        "that only say where a rank is, how Horovod was built, or what is written down are left "
-        "out.\n\n"
+        "that only say where a rank is, how Horovod was built, what is written down, or when "
+        "Horovod gives up are left out.\n\n"
         + table(("variables", "what they change", "touches", "has no effect, because"), settings),
     ]
 

@@ -29,13 +29,10 @@ _PRIVATE_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL")
 
 
 class Touches(Enum):
-    """The figures that a setting touches, in words. UNKNOWN: the suite does not know the
-    setting."""
+    """The figures that a setting touches, in words."""
 
     ALL = "all figures"
     EXCHANGE = "figures of two or more replicas"
-    NOTHING = "no figure"
-    UNKNOWN = ""
 
 
 # Where a session runs: the name of its launcher, and "gpu" or "cpu".
@@ -91,8 +88,8 @@ _AGENTS: dict[str, Any] = {"overridden": "the launcher agents sets it", "unless"
 _OWN_MPIRUN: dict[str, Any] = {"overridden": "the suite's own mpirun sets it"}
 _PINNED: dict[str, Any] = {"overridden": "the suite pins all threads of a rank"}
 
-# Neither recorded nor told: where a rank is, how a launch finds its ranks, how Horovod was built,
-# and what is only written down.
+# Neither recorded nor shown, because no figure depends on it: where a rank is, how a launch finds
+# its ranks, how Horovod was built, what is only written down, and when Horovod gives up.
 _LEFT_OUT = re.compile(
     "|".join(
         (
@@ -100,7 +97,8 @@ _LEFT_OUT = re.compile(
             r"HOROVOD_GLOO_(RENDEZVOUS_.*|TIMEOUT_SECONDS)|NCCL_(COMM_ID|HOSTID)",
             r"HOROVOD_(WITH|WITHOUT|BUILD)_.*|HOROVOD_GPU(_.*)?|HOROVOD_.*_(HOME|LINK|INCLUDE|LIB)",
             r"HOROVOD_(MPICXX_SHOW|ALLOW_MIXED_GPU_IMPL|CMAKE|VERSION)",
-            r"HOROVOD_(AUTOTUNE_LOG|LOG_HIDE_TIME|TIMELINE_MARK_CYCLES|DISABLE_NVTX_RANGES)",
+            r"HOROVOD_(AUTOTUNE_.*|STALL_.*|LOG_HIDE_TIME|TIMELINE_MARK_CYCLES)",
+            r"HOROVOD_DISABLE_NVTX_RANGES",
             r"NCCL_(DEBUG(_.*)?|VERSION)|TF_CPP_MIN_LOG_LEVEL|UCX_LOG_.*|KERAS_HOME",
         )
     )
@@ -127,16 +125,6 @@ ROWS = (
         "Horovod tries other settings of its own while it trains",
         is_default=_is_off,
         refused="every launch would end while Horovod still tries out its settings",
-    ),
-    _horovod(
-        "HOROVOD_AUTOTUNE_.+",
-        "how long Horovod tries other settings, under HOROVOD_AUTOTUNE",
-        touches=Touches.NOTHING,
-    ),
-    _horovod(
-        "HOROVOD_STALL_(CHECK|SHUTDOWN)_TIME_SECONDS",
-        "when Horovod reports that a rank is missing, and when it gives up",
-        touches=Touches.NOTHING,
     ),
     _horovod(
         "HOROVOD_CYCLE_TIME",
@@ -189,12 +177,6 @@ ROWS = (
         "HOROVOD_LOG_LEVEL", "how much Horovod writes; `debug` and `trace` write for every tensor"
     ),
     _horovod("HOROVOD_THREAD_AFFINITY", "the core of Horovod's thread", **_PINNED),
-    _horovod(
-        "HOROVOD_STALL_CHECK_DISABLE",
-        "Horovod does not report which rank is missing when others wait",
-        touches=Touches.NOTHING,
-        is_default=_is_off,
-    ),
     _tensorflow("XLA_FLAGS", "how XLA compiles, and what it writes down"),
     _tensorflow("TF_XLA_FLAGS", "which parts of a step XLA compiles"),
     _tensorflow("TF_ENABLE_ONEDNN_OPTS|ONEDNN_.+|DNNL_.+", "which kernels compute on a CPU"),
@@ -237,9 +219,9 @@ ROWS = (
     ),
     _mpi("UCX_.+", "how UCX moves data, if Open MPI uses it", **_GLOO),
     # What the suite does not know
-    _horovod("HOROVOD_.+", "", touches=Touches.UNKNOWN),
-    _nccl("NCCL_.+", "", touches=Touches.UNKNOWN),
-    _tensorflow("(TF|XLA|KERAS)_.+", "", touches=Touches.UNKNOWN),
+    _horovod("HOROVOD_.+", ""),
+    _nccl("NCCL_.+", ""),
+    _tensorflow("(TF|XLA|KERAS)_.+", ""),
 )
 # The variables under which no session is measured unless --allow-setting names them.
 REFUSED = tuple(row.variables for row in ROWS if row.refused)

@@ -93,7 +93,9 @@ def settings_of(known: Fingerprint) -> list[settings.Setting]:
         found.append(settings.Setting("HOROVOD_TIMELINE", "on"))
     lists: dict[str, list[str]] = {field: known[field] for field in settings.FIELDS}  # type: ignore[literal-required]
     found += [settings.from_text(field, text) for field, texts in lists.items() for text in texts]
-    return sorted(found, key=lambda setting: setting.name)
+    # Earlier sessions recorded settings that no figure depends on, too.
+    known_here = (each for each in found if settings.row_of(each.name) is not None)
+    return sorted(known_here, key=lambda setting: setting.name)
 
 
 def _distinct(values: Iterable[str | float | None]) -> list[str]:
