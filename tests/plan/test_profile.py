@@ -101,30 +101,6 @@ def test_a_name_is_looked_up_in_the_directory(write, tmp_path):
     assert "absent.toml: cannot be read: No such file" in complaint(tmp_path / "absent.toml")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "told"),
-    [
-        ("batch = 16\n", "", "batch: this key is missing"),
-        ("budget_s = 90", "budget_s = 0", "budget_s: Expected `float` > 0.0"),
-        ('"fresh"', '"quick"', "schedule: unknown value 'quick'; known are alternate, fresh"),
-        ("[1, 2, 8]", "[1, 1]", "world_sizes: lists 1 2 times"),
-        ("[8, 12]", "[]", "sampling.looks: Expected `array` of length >= 1"),
-        ("[sampling]", "[[sampling]]", "sampling: Expected `table`, got `array`"),
-        ('["parity"', '["price"', "questions[0]: unknown value 'price'; known are weak_scaling, "),
-        ("recipe =", "swap =", "representatives.swap: unknown value 'swap'; known are "),
-        ('recipe = ["vgg_16', 'recipe = ["vgg', "representatives.recipe: unknown network 'vgg_s'"),
-        ("aa =", "slow11 =", "fault_cases.slow11: unknown fault case; known are aa, slow5, "),
-        ('oversubscribed = ["v', 'oversubscribed = ["w', "oversubscribed: unknown network"),
-        ("wall_time_steps = 2", "wall_time_steps = 1", "runs.wall_time_steps: "),
-        ('"vgg_16_s", "resnet_50_s"', "", "models: name a network, or give scripts"),
-    ],
-)
-def test_what_is_malformed_is_told_with_file_and_key(write, old, new, told):
-    assert COMPLETE.count(old) == 1
-    path = write(COMPLETE.replace(old, new))
-    assert f"{path.name}: {told}" in complaint(path)
-
-
 FOR_GPUS = ("gpu", "nightly-gpu", "vet")
 SHIPPED = ["default", "gpu", "history", "nightly", "nightly-gpu", "smoke", "trust", "truth", "vet"]
 
