@@ -33,7 +33,7 @@ class LaunchSpec:
 LAUNCHERS = {"mpirun": LaunchSpec(over_mpi=True), "agents": LaunchSpec(over_mpi=False)}
 # Values of options, the usual one first.
 _INPUTS, _LAUNCHERS, _INCONCLUSIVE = tuple(inputs.INPUTS), tuple(LAUNCHERS), ("fail", "ok")
-_POLICIES, _REFUSED = ", ".join(PRECISIONS), ", ".join(REFUSED)
+_REFUSED = REFUSED
 # A shorter budget is more likely a mistake than a wish, and so is a longer one, of a year.
 LEAST_BUDGET_MINUTES = 0.1
 MOST_BUDGET_MINUTES = 366 * 24 * 60
@@ -65,9 +65,7 @@ class Options:
             ptb=DIR,imagenet=DIR. Default: {DATA_DIR}, or else small samples that the suite writes.
         --batch-size N: Train on N samples a replica and step. Default: as the profile.
         --image-size PX: Train on images of PX by PX pixels. Default: the size of each network.
-        --precision 2%|POLICY: Take rounds until the interval of every selected figure reaches at
-            most so far to either side, such as 2%; or train all networks with this precision policy
-            of Keras ({_POLICIES}). May be given once of each kind. Default: until the verdict;
+        --policy {PRECISIONS}: Train all networks with this precision policy of Keras. Default:
             float32.
 
     where, and on how many replicas
@@ -85,12 +83,14 @@ class Options:
             pytest's own.
         --require-fit: Measure only if `hvdperf doctor` finds this machine ready; otherwise exit
             with status 9. Default: measure, and show the problems.
-        --allow-setting NAME: Measure although this variable makes every launch measure something
-            else ({_REFUSED}). The option may be repeated. Default: refuse to.
+        --allow-setting {_REFUSED}: Measure although this variable makes every launch measure
+            something else. The option may be repeated. Default: refuse to.
         --inject FAULT: Inject this fault, such as slow:rank=1,factor=2, to try the suite (`hvdperf
             list faults`). Default: none.
 
     how long
+        --precision 2%: Take rounds until the interval of every selected figure reaches at most so
+            far to either side. Default: until the verdict.
         --budget MIN: Begin no round that would end after MIN minutes. The first of each workload
             begins if any time is left. Default: that of the profile.
         --dry-run: List cases, arms, world sizes and budget, and start no ranks. Default: measure.
@@ -118,7 +118,7 @@ class Options:
     data_dir: str = ""
     batch_size: int | None = None
     image_size: int | None = None
-    precision: tuple[str, ...] = ()
+    policy: str = PRECISIONS[0]
     np: int | None = None
     oversubscribe: bool = False
     world_sizes: str = ""
@@ -128,6 +128,7 @@ class Options:
     require_fit: bool = False
     allow_setting: tuple[str, ...] = ()
     inject: tuple[str, ...] = ()
+    precision: str = ""
     budget_minutes: float | None = None
     dry_run: bool = False
     resume: str = ""
@@ -147,35 +148,19 @@ class Options:
         return "".join(self.inject)
 
     @property
-    def policy(self) -> str:
-        """The precision policy of Keras. Raises UserError if there are several."""
-        return self._one(is_share=False) or "float32"
-
-    @property
     def interval(self) -> float | None:
         """How far intervals may reach to either side, as a share. Raises UserError unless it lies
         between 0 and 100 %."""
-        text = self._one(is_share=True)
+        text = self.precision
         if not text:
             return None
         try:
-            share = float(text.removesuffix("%")) / 100
+            share = float(text.removesuffix("%")) / 100 if text.endswith("%") else math.nan
         except ValueError:
             share = math.nan
         if not 0 < share < 1:
             raise UserError(f"--precision {text}: must be above 0 % and below 100 %, such as 2%")
         return share
-
-    def _one(self, is_share: bool) -> str:
-        found = [text for text in self.precision if is_a_share(text) is is_share]
-        if len(found) > 1:
-            raise UserError(f"--precision: is given as {' and '.join(found)}; give one of them")
-        return found[0] if found else ""
-
-
-def is_a_share(text: str) -> bool:
-    """Return whether a value of --precision is a share, such as 2%, and not a policy of Keras."""
-    return text.endswith("%")
 
 
 def resuming(session: str, minutes: int) -> list[str]:

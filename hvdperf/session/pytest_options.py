@@ -15,12 +15,7 @@ import pytest
 
 from hvdperf import cli, errors
 from hvdperf.errors import UserError
-from hvdperf.plan.arms import PRECISIONS
-from hvdperf.plan.options import DATA_DIR, Options, is_a_share
-from hvdperf.plan.settings import REFUSED
-
-# The values of options that are known although they are not choices of argparse's.
-_KNOWN = {"--allow-setting": REFUSED, "--precision": PRECISIONS}
+from hvdperf.plan.options import DATA_DIR, Options
 
 # Options of pytest-benchmark that ask for its tables. Without one of them the tables are left out,
 # because they compare different networks with each other.
@@ -72,10 +67,7 @@ def given(config: pytest.Config) -> Options:
 
 
 def _read(flag: str, read: Callable[[str], Any], text: str) -> Any:
-    is_share = flag == "--precision" and is_a_share(text)
     try:
-        if flag in _KNOWN and not is_share:
-            return cli.read(flag, str, _KNOWN[flag], text)
         value = read(text)
         # Scripts give an empty value by mistake; an empty directory is that of the samples.
         if not text.strip() and flag != "--data-dir":

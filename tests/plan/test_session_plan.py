@@ -100,7 +100,7 @@ def test_workloads_have_the_sizes_and_the_precision_that_are_asked_for():
     assert session_plan(slots=4, world_sizes="1,3").world_sizes == (1, 3)
     assert session_plan().workloads[0].input_size == 32
     assert session_plan(image_size=64).workloads[0].input_size == 64
-    assert session_plan(precision=("mixed_bfloat16",)).workloads[0].precision == "mixed_bfloat16"
+    assert session_plan(policy="mixed_bfloat16").workloads[0].precision == "mixed_bfloat16"
     assert session_plan(inject=("slow:rank=1,factor=2",)).fault == Fault("slow", 1, factor=2.0)
     assert session_plan().fault is None
 
@@ -190,7 +190,7 @@ def test_half_precision_is_asked_where_the_machine_is_fast_at_it_or_the_user_wan
 
     nightly = partial(session_plan, profile="nightly", world_sizes="2")
     assert asked(nightly()) == {"bf16", "rate"}
-    assert asked(nightly(precision=("mixed_float16",))) == {"bf16", "rate"}
+    assert asked(nightly(policy="mixed_float16")) == {"bf16", "rate"}
     with_gpu = replace(nightly(), machine=replace(MACHINE, gpus=(GPU,)))
     assert asked(with_gpu) == {"bf16", "f16", "rate"}
 

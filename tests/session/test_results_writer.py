@@ -263,7 +263,7 @@ def refused(archive: Archive, session_plan: SessionPlan, stack=STACK, comparison
         ({"batch_size": 16}, "batch: 32 -> 16"),
         ({"inject": ("kill:rank=1",)}, "inject:  -> kill:rank=1"),
         ({"models": ("vgg_16_s",)}, "models: ['resnet_50_s'] -> ['vgg_16_s']"),
-        ({"precision": ("mixed_bfloat16",)}, "mixed_bfloat16"),
+        ({"policy": "mixed_bfloat16"}, "mixed_bfloat16"),
         ({"image_size": 64}, "/64/"),
         ({"thresholds": "ci/thresholds/gpu-v100.toml"}, "thresholds: cpu-unknown.toml"),
     ],
