@@ -13,9 +13,7 @@ from hvdperf.errors import UserError, refusing
 from hvdperf.models import inputs, own_networks, registry
 from hvdperf.plan.arms import PRECISIONS
 from hvdperf.plan.profile import LARGEST, Profile, load_profile
-from hvdperf.plan.questions import Fault
 from hvdperf.plan.settings import REFUSED
-from hvdperf.worker.protocol import STARTUP, Phase
 
 # The environment variable that gives the default of --data-dir.
 DATA_DIR = "HVDPERF_DATA_DIR"
@@ -37,12 +35,6 @@ _REFUSED = REFUSED
 # A shorter budget is more likely a mistake than a wish, and so is a longer one, of a year.
 LEAST_BUDGET_MINUTES = 0.1
 MOST_BUDGET_MINUTES = 366 * 24 * 60
-# Phases in which a rank can raise, exit, be killed or hang (Fault), and phases that
-# can be prolonged.
-STRIKING = tuple(
-    phase.value for phase in Phase if phase not in (Phase.LAUNCH, Phase.READY, Phase.END)
-)
-PROLONGED = tuple(phase.value for phase in STARTUP if phase not in (Phase.LAUNCH, Phase.IMPORT))
 
 
 @dataclass(frozen=True)
@@ -241,32 +233,3 @@ def parse_world_sizes(text: str) -> tuple[int, ...]:
     if not sizes or sizes[0] < 1:
         raise UserError(f"--world-sizes {text}: give positive whole numbers, such as 1,2,4")
     return tuple(sizes)
-
-
-def parse_fault(text: str, models: Sequence[str], sizes: Sequence[int]) -> Fault | None:
-    """Parse a fault; return None for "". Raises UserError also for a fault that could never strike.
-    models, sizes: those of the session."""
-    if not text:
-        return None
-    with refusing(f"--inject {text}: ", ValueError):
-        fault = Fault.parse(text)
-    phases = PROLONGED if fault.kind == "longer" else STRIKING
-    ranks = fault.world_size or max(sizes)
-    never = {
-        f"the phase must be one of {', '.join(phases)}": fault.phase not in phases,
-        f"this session measures only the networks {', '.join(models)}": (
-            fault.model not in ("", *models)
-        ),
-        f"this session measures only the world sizes {', '.join(map(str, sizes))}": (
-            fault.world_size not in (0, *sizes)
-        ),
-        f"this session has only the ranks 0 to {ranks - 1}": not 0 <= fault.rank < ranks,
-        "this fault changes nothing; give a larger value": fault.changes_nothing,
-        "one replica exchanges nothing, so this fault needs two or more": (
-            fault.is_of_exchange and ranks == 1
-        ),
-    }
-    for why, is_so in never.items():
-        if is_so:
-            raise UserError(f"--inject {text}: {why}")
-    return fault

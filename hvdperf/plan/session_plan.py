@@ -22,13 +22,19 @@ from hvdperf.plan import data as training_data
 from hvdperf.plan.arms import SWEEP, THREADS, Arm, BlockKind, Workload
 from hvdperf.plan.comparisons import Comparison, Facts, JudgedAs
 from hvdperf.plan.data import DataSource
-from hvdperf.plan.options import LAUNCHERS, Options, known_model, parse_fault, resolve_profile
+from hvdperf.plan.options import LAUNCHERS, Options, known_model, resolve_profile
 from hvdperf.plan.profile import Profile, default_world_sizes
 from hvdperf.plan.questions import Fault, against
 from hvdperf.plan.settings import refuse
 from hvdperf.plan.thresholds import Thresholds, case_of, load_thresholds, select
-from hvdperf.worker.protocol import Phase
+from hvdperf.worker.protocol import STARTUP, Phase
 
+# Phases in which a rank can raise, exit, be killed or hang (Fault), and phases that
+# can be prolonged.
+STRIKING = tuple(
+    phase.value for phase in Phase if phase not in (Phase.LAUNCH, Phase.READY, Phase.END)
+)
+PROLONGED = tuple(phase.value for phase in STARTUP if phase not in (Phase.LAUNCH, Phase.IMPORT))
 # What can be injected into a script, and in which phases.
 FAULTS_OF_SCRIPTS = (
     *("slow", "busy", "leak", "nofuse", "cycle"),
@@ -60,7 +66,7 @@ class SessionPlan:
     data: Mapping[str, DataSource]
     extents: Mapping[tuple[str, int], inputs.Extent]
     thresholds: Thresholds
-    fault: Fault | None
+    fault: Fault | None = None
 
     def comparisons(
         self,
@@ -291,29 +297,47 @@ def plan_session(options: Options, machine: Machine, offers: Sequence[Offer]) ->
             if options.thresholds
             else select(machine)
         ),
-        fault=parse_fault(options.fault, [w.model for w in workloads], sizes),
     )
-    _check_fault(planned)
-    return planned
+    return replace(planned, fault=_fault(planned))
 
 
-def _check_fault(plan: SessionPlan) -> None:
-    """Raise UserError if a fault would strike a script or data, and has no place there."""
-    fault, option = plan.fault, f"--inject {plan.options.fault}"
-    for each in plan.workloads:
-        if fault is None or fault.model not in ("", each.model):
-            continue
-        if each.is_script and fault.kind not in FAULTS_OF_SCRIPTS:
-            can = ", ".join(FAULTS_OF_SCRIPTS)
-            raise UserError(f"{option}: {each.model} is a script, which can have {can}")
-        if each.is_script and fault.phase not in PHASES_OF_SCRIPTS:
-            can = ", ".join(PHASES_OF_SCRIPTS)
-            raise UserError(f"{option}: {each.model} is a script, in which the phase can be {can}")
-        if fault.kind == "data" and not plan.has_other_data(each.dataset):
-            raise UserError(
-                f"{option}: this fault swaps two files of equal size on one host, and "
-                f"{each.dataset} has none here; use --dataset cifar10 on one host"
-            )
+def _fault(plan: SessionPlan) -> Fault | None:
+    """Return the fault that is injected. Raises UserError also for one that could never strike."""
+    text = plan.options.fault
+    if not text:
+        return None
+    with refusing(f"--inject {text}: ", ValueError):
+        fault = Fault.parse(text)
+    models, sizes = [each.model for each in plan.workloads], plan.world_sizes
+    struck = [each for each in plan.workloads if fault.model in ("", each.model)]
+    is_of_script = any(each.is_script for each in struck)
+    alone = dict.fromkeys(e.dataset for e in struck if not plan.has_other_data(e.dataset))
+    phases = PROLONGED if fault.kind == "longer" else STRIKING
+    ranks = fault.world_size or max(sizes)
+    never = {
+        f"a script can have {', '.join(FAULTS_OF_SCRIPTS)}": (
+            is_of_script and fault.kind not in FAULTS_OF_SCRIPTS
+        ),
+        f"of a script the phase can be {', '.join(PHASES_OF_SCRIPTS)}": (
+            is_of_script and fault.phase not in PHASES_OF_SCRIPTS
+        ),
+        f"the phase must be one of {', '.join(phases)}": fault.phase not in phases,
+        f"this session measures only the networks {', '.join(models)}": not struck,
+        f"this session measures only the world sizes {', '.join(map(str, sizes))}": (
+            fault.world_size not in (0, *sizes)
+        ),
+        f"this session has only the ranks 0 to {ranks - 1}": not 0 <= fault.rank < ranks,
+        "this fault changes nothing; give a larger value": fault.changes_nothing,
+        "one replica exchanges nothing, so this fault needs two or more": (
+            fault.is_of_exchange and ranks == 1
+        ),
+        f"this fault swaps two files of equal size on one host, and {', '.join(alone)} has none "
+        "here; use --dataset cifar10 on one host": fault.kind == "data" and bool(alone),
+    }
+    for why, is_so in never.items():
+        if is_so:
+            raise UserError(f"--inject {text}: {why}")
+    return fault
 
 
 def _workload(name: str, profile: Profile, options: Options) -> Workload:
