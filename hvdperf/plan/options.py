@@ -30,8 +30,7 @@ class LaunchSpec:
 # Launchers by the name that --launcher takes; launch/arm_launcher.py makes them.
 LAUNCHERS = {"mpirun": LaunchSpec(over_mpi=True), "agents": LaunchSpec(over_mpi=False)}
 # Values of options, the usual one first.
-_INPUTS, _LAUNCHERS, _INCONCLUSIVE = tuple(inputs.INPUTS), tuple(LAUNCHERS), ("fail", "ok")
-_REFUSED = REFUSED
+_INPUTS, _LAUNCHERS, _REFUSED = tuple(inputs.INPUTS), tuple(LAUNCHERS), REFUSED
 # A shorter budget is more likely a mistake than a wish, and so is a longer one, of a year.
 LEAST_BUDGET_MINUTES = 0.1
 MOST_BUDGET_MINUTES = 366 * 24 * 60
@@ -94,8 +93,6 @@ class Options:
             machines like this one.
         --against PYTHON: Compare every case with the same case under the TensorFlow and Horovod of
             this interpreter (`make stack`). Default: judge by thresholds.
-        --inconclusive {_INCONCLUSIVE}: Let INCONCLUSIVE cases stop -x and make the exit status 6
-            (fail), or do neither (ok). Default: fail.
 
     output
         --results DIR: Write documents below DIR/runs and the page below DIR/report. Default:
@@ -126,7 +123,6 @@ class Options:
     resume: str = ""
     thresholds: str = ""
     against: str = ""
-    inconclusive: str = _INCONCLUSIVE[0]
     results: str = "results"
 
     @property

@@ -39,13 +39,11 @@ _STATUSES = {
 }
 
 
-def exit_status(verdicts: Sequence[Verdict], inconclusive_is_ok: bool = False) -> int:
+def exit_status(verdicts: Sequence[Verdict]) -> int:
     """Return the exit status of the worst verdict. It is 0 only if at least one case was judged and
-    all judged cases PASS, or are INCONCLUSIVE where that is allowed."""
-    for word, status in EXIT_STATUS.items():
-        if word in verdicts:
-            return 0 if inconclusive_is_ok and word is Verdict.INCONCLUSIVE else status
-    return NOTHING_MEASURED
+    all judged cases PASS."""
+    found = (status for word, status in EXIT_STATUS.items() if word in verdicts)
+    return next(found, NOTHING_MEASURED)
 
 
 def ending(status: int, verdicts: Sequence[Verdict], *interruptions: str) -> str:
@@ -58,8 +56,6 @@ def ending(status: int, verdicts: Sequence[Verdict], *interruptions: str) -> str
         told = told.replace("interrupted", f"interrupted by {interruptions[0]}", 1)
     if status == 0:
         told = f"{count[Verdict.PASS]} PASS"
-        if count[Verdict.INCONCLUSIVE]:
-            told += f", {count[Verdict.INCONCLUSIVE]} INCONCLUSIVE, which --inconclusive=ok allows"
     elif word is not None and count[word]:
         judged = sum(count[each] for each in EXIT_STATUS)
         told = f"{word.value}, {count[word]} of {judged} cases {_MEANINGS[word]} (see above)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import signal
@@ -290,29 +291,18 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 @pytest.fixture
 def measure(request: pytest.FixtureRequest, benchmark: Any) -> Callable[[Comparison], Outcome]:
     """Return a function that measures a comparison and returns its outcome. It skips the case if
-    the verdict is INFO, or INCONCLUSIVE under --inconclusive=ok."""
+    the verdict is INFO."""
 
     def measured(comparison: Comparison) -> Outcome:
         outcome = measured_by(request.config).outcome(comparison)
         request.node.stash[_outcome] = outcome
         record(request.node.stash[_clock], outcome, benchmark)
         request.node.user_properties += properties(outcome)
-        verdict = outcome.judgement.verdict
-        if verdict not in _stopping(request.config) and verdict is not Verdict.PASS:
-            pytest.skip(f"{verdict.value}: {outcome.judgement.reason}")
+        if outcome.judgement.verdict is Verdict.INFO:
+            pytest.skip(f"{Verdict.INFO.value}: {outcome.judgement.reason}")
         return outcome
 
     return measured
-
-
-def _stopping(config: pytest.Config) -> tuple[Verdict, ...]:
-    """Return the verdicts that fail a case for pytest, and end a session under -x."""
-    bad = (Verdict.FAIL, Verdict.INVALID, Verdict.NOT_RUN)
-    return bad if inconclusive_is_ok(config) else (*bad, Verdict.INCONCLUSIVE)
-
-
-def inconclusive_is_ok(config: pytest.Config) -> bool:
-    return bool(config.option.inconclusive == "ok")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -353,14 +343,14 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
 def _exit_status(session: pytest.Session, suite: PytestSession) -> int:
     if session.config.option.collectonly:
         return int(session.exitstatus)
-    words = _stopping(session.config)
-    if session.testsfailed > sum(o.judgement.verdict in words for o in suite.reported):
+    fine = (Verdict.PASS, Verdict.INFO)
+    if session.testsfailed > sum(o.judgement.verdict not in fine for o in suite.reported):
         return 1  # something besides the verdicts failed
     if not suite.selected:
         return int(session.exitstatus)
     if suite.is_refused:
         return UNFIT
-    return exit_status(suite.verdicts, inconclusive_is_ok(session.config))
+    return exit_status(suite.verdicts)
 
 
 # This wraps the summaries of all other plugins, so that verdicts come last, below tracebacks and

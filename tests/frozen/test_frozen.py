@@ -43,6 +43,7 @@ CHANGED = {
     r"/sessions/[^/]+/tables/wall_time-factors/(wire|hidden)_ms": "Horovod's timeline gives a "
     "lower bound of hidden communication only, so sessions do not record it any more",
     r"/keys/\w+\.schema/(wire_seconds|timeline|activities)": "the same",
+    r"/commands/pytest/--inconclusive": "6 is the exit status of INCONCLUSIVE",
     r"/commands/hvdperf (doctor/--pair|nightly run/--no-pair)": "profiles have A/A tests",
     r"/keys/night\.schema/pair": "the same",
     r"/years/(correlated|nodes|steps)-\d+/fell/\d+/(lower|upper)": "the correlation of nights is "

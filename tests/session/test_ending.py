@@ -60,7 +60,6 @@ def test_a_launch_by_default_that_costs_speed_comes_with_settings():
     ("status", "words", "told"),
     [
         (0, [Verdict.PASS] * 3, "3 PASS"),
-        (0, [Verdict.PASS, Verdict.INCONCLUSIVE], "--inconclusive=ok"),
         (6, [*[Verdict.INCONCLUSIVE] * 2, *[Verdict.PASS] * 14, Verdict.INFO], "2 of 16"),
         (10, [Verdict.NOT_RUN], "NOT RUN, 1 of 1"),
         (1, [Verdict.FAIL, Verdict.PASS], "FAIL, 1 of 2"),
@@ -76,13 +75,6 @@ def test_the_exit_status_is_told_in_words(status, words, told):
     assert said.startswith(f"exit status {status}: ")
     assert told in said
     assert len(ending.ending(status, words * 100)) <= WIDTH
-
-
-def test_undecided_may_be_allowed_and_nothing_else():
-    allowed = [Verdict.INCONCLUSIVE, Verdict.INFO]
-    assert ending.exit_status(allowed, inconclusive_is_ok=True) == 0
-    assert ending.exit_status([*allowed, Verdict.NOT_RUN], inconclusive_is_ok=True) == 10
-    assert ending.exit_status([Verdict.INFO], inconclusive_is_ok=True) == ending.NOTHING_MEASURED
 
 
 # Colours ---------------------------------------------------------------------------------------
