@@ -273,26 +273,18 @@ def _tail(parts: Parts, ranks: Sequence[Rank]) -> Iterator[Limit]:
     tail = parts.tail
     if tail is None:
         return
-    many = f"{tail.count} slow steps" if tail.count > 1 else "one slow step"
     who = "the ranks do" if tail.rank is None else f"rank {tail.rank} or its node does"
-    mend = f"find out what {who} then"
-    if tail.term in OUTSIDE:
-        _, mend = _KNOWN[tail.term]
-    where = _where(tail.term, parts, ranks)
-    told = f"{many} of {tail.of}: {share_told(tail)}, mostly {cause_told(tail)}{where}"
+    told, mend = f"{tail}", f"find out what {who} then"
     if tail.retraced:
-        told = f"{many} of {tail.of} retrace the function: {share_told(tail)}"
         mend = (
             "pass tensors instead of Python numbers and batches of one shape, and drop a smaller "
             "last batch"
         )
+    else:
+        told += _where(tail.term, parts, ranks)
+        mend = _KNOWN[tail.term][1] if tail.term in OUTSIDE else mend
     faster = _faster(tail.share / 2, tail.share)
     yield Limit(told, mend, faster, tail.share, may_be_others=_may_lack_a_core(tail))
-
-
-def cause_told(tail: Tail) -> str:
-    """Return the term that slow steps spend their time in, and the rank, if it is one alone."""
-    return tail.term.value + (f" on rank {tail.rank}" if tail.rank is not None else "")
 
 
 def _where(term: Term, parts: Parts, ranks: Sequence[Rank]) -> str:
@@ -308,14 +300,6 @@ def _where(term: Term, parts: Parts, ranks: Sequence[Rank]) -> str:
     of_horovod = term is Term.OTHER_EXCHANGE
     names = sorted(parts.others, key=lambda name: name.startswith("hvd.") is not of_horovod)
     return f", mostly `{names[0]}`" if names else ""
-
-
-def share_told(tail: Tail) -> str:
-    """Return the share of the time that slow steps take, and that of the longest if it is most of
-    it: a pause is not what the other slow steps are."""
-    is_one = tail.count > 1 and 2 * tail.longest > tail.share
-    alone = f" ({_percent(tail.longest)} by the longest alone)" if is_one else ""
-    return f"{_percent(tail.share)} of the time{alone}"
 
 
 def _faster(low: float, high: float) -> tuple[float, float]:

@@ -140,6 +140,16 @@ class Tail:
     longest: float
     steps: Sequence[SlowStep]
 
+    def __str__(self) -> str:
+        many = f"{self.count} slow steps" if self.count > 1 else "one slow step"
+        # A pause is not what the other slow steps are.
+        is_one = self.count > 1 and 2 * self.longest > self.share
+        alone = f" ({100 * self.longest:.0f} % by the longest alone)" if is_one else ""
+        who = f" on rank {self.rank}" if self.rank is not None else ""
+        mostly = "retracing the function" if self.retraced else f"{self.term.value}{who}"
+        share = f"{100 * self.share:.0f} % of the time{alone}"
+        return f"{many} of {self.of}: {share}, mostly {mostly}"
+
 
 @dataclass(frozen=True)
 class Stop:

@@ -203,13 +203,8 @@ def steps(training: Training) -> Iterator[str]:
 
 def tail(training: Training) -> Iterator[str]:
     """Yield what slow steps there were."""
-    found = training.parts.tail if training.parts is not None else None
-    if found is not None:
-        yield (
-            f"slow steps, over {SLOW:g} times the typical time: {found.count} of {found.of}, "
-            f"{limits.share_told(found)}, mostly {limits.cause_told(found)}"
-            f"{' (retracing)' if found.retraced else ''}"
-        )
+    if training.parts is not None and training.parts.tail is not None:
+        yield f"{training.parts.tail} (over {SLOW:g} times the typical time)"
 
 
 def _table(training: Training) -> Iterator[str]:
