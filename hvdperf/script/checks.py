@@ -33,17 +33,37 @@ LEAST_SHARED, WHOLE = 8, 0.6
 # A wait is a stall if it takes so many times as long as the mean step, and as the slowest one: a
 # checkpoint is waited for, too.
 LONGER, SLOWER = 10.0, 2.0
+# A gain is not known from so little above 1 on.
+_NO_GAIN = 1.005
 
 
 @dataclass(frozen=True)
-class Problem:
-    """A check that fails. what: is wrong. mend: what to do."""
+class Limit:
+    """A limit of the training, or a possible one; a check that fails is one, too. told: in a
+    sentence. mend: what to try first; "" if nothing is known. faster: how many times as fast the
+    training is then, from and to; None if that cannot be said. share: of the time. trial: how to
+    find out how much it gains. may_be_others: whether other programs may be the cause, if they take
+    cores from ranks."""
 
-    what: str
-    mend: str
+    told: str
+    mend: str = ""
+    faster: tuple[float, float] | None = None
+    share: float = 0.0
+    trial: str = ""
+    may_be_others: bool = False
+
+    @property
+    def gain(self) -> str:
+        """Return how much faster the training becomes, in a sentence; "" if that is unknown."""
+        low, high = self.faster or (1.0, 1.0)
+        if low >= _NO_GAIN:
+            return f"Possible speedup: at least {low:.2f}x, at most {high:.2f}x."
+        trial = self.trial or "commit the change, then hvdperf run --against HEAD~1"
+        told = f"Possible speedup: up to {high:.2f}x. To find out: {trial}."
+        return told if high >= _NO_GAIN else ""
 
 
-def problems(ranks: Sequence[Rank]) -> list[Problem]:
+def problems(ranks: Sequence[Rank]) -> list[Limit]:
     """Return what is wrong with a training, what matters most first. ranks: of one job."""
     found = [*_exchange(ranks)]
     models = _by_model(ranks)
@@ -60,7 +80,7 @@ def _by_model(ranks: Sequence[Rank]) -> list[list[Rank]]:
     return [[rank for rank in ranks if rank.process_sets == each] for each in sets]
 
 
-def _exchange(ranks: Sequence[Rank]) -> Iterator[Problem]:
+def _exchange(ranks: Sequence[Rank]) -> Iterator[Limit]:
     size = ranks[0].size
     if size < 2:
         return
@@ -68,18 +88,18 @@ def _exchange(ranks: Sequence[Rank]) -> Iterator[Problem]:
     if trains and not any(_exchanges(rank) for rank in ranks):
         alone = f"each of {size} ranks trains alone"
         if all(rank.connected == 0 for rank in ranks):
-            yield Problem(
+            yield Limit(
                 f"{alone}: none of them has called hvd.init",
                 "most often the import of Horovod fails and the script goes on without it: try "
                 "python -c 'import horovod.tensorflow' there; hvdperf doctor lists what works here",
             )
         elif all(rank.connected == 1 for rank in ranks):
-            yield Problem(
+            yield Limit(
                 f"{alone}: the launcher has started {size}, but hvd.size() is 1",
                 "start them with a launcher that this Horovod supports (horovodrun --check-build)",
             )
         else:
-            yield Problem(
+            yield Limit(
                 f"no gradient is allreduced: {alone}",
                 "in your own loop wrap the tape (hvd.DistributedGradientTape), under "
                 "model.fit the optimizer (hvd.DistributedOptimizer), and in a TensorFlow 1 graph "
@@ -90,7 +110,7 @@ def _exchange(ranks: Sequence[Rank]) -> Iterator[Problem]:
         return
     left_out = sorted({name for rank in ranks for name in rank.unexchanged})
     if left_out:
-        yield Problem(
+        yield Limit(
             f"{len(left_out)} of {ranks[0].updated} variables are trained, but their gradients are "
             f"not allreduced: {first_of(left_out)}",
             "pass them to the tape or the optimizer that Horovod wraps, or register them as local",
@@ -107,7 +127,7 @@ def _exchanges(rank: Rank) -> bool:
     return bool(ran) or (steps is not None and (steps.others or calls >= steps.count))
 
 
-def _weights(ranks: Sequence[Rank]) -> Iterator[Problem]:
+def _weights(ranks: Sequence[Rank]) -> Iterator[Limit]:
     known = [rank for rank in ranks if rank.weights]
     # A script that failed in its first step has not yet made them alike.
     if len(known) < 2 or len({rank.count for rank in known}) > 1 or not known[0].count:
@@ -121,7 +141,7 @@ def _weights(ranks: Sequence[Rank]) -> Iterator[Problem]:
         if any(_differ(values[0], each) for each in values[1:])
     ]
     if unlike:
-        yield Problem(
+        yield Limit(
             f"ranks end with different weights: {first_of(unlike)}",
             "broadcast the variables of rank 0 before the first step "
             "(hvd.broadcast_variables), and allreduce all gradients",
@@ -134,7 +154,7 @@ def _differ(one: Weights, other: Weights) -> bool:
     return checksum != other_checksum and apart > CLOSE * max(ours[1], theirs[1])
 
 
-def _data(ranks: Sequence[Rank]) -> Iterator[Problem]:
+def _data(ranks: Sequence[Rank]) -> Iterator[Limit]:
     # Ranks with the same batches are neighbours.
     for one, other in itertools.pairwise(sorted(ranks, key=lambda rank: rank.batches)):
         count = min(len(one.batches), len(other.batches))
@@ -142,7 +162,7 @@ def _data(ranks: Sequence[Rank]) -> Iterator[Problem]:
         # Data of few values, or without any change, are also alike at different steps.
         chance = min(_alike(one, other, apart) for apart in (1, count // 3, count // 2))
         if count and same >= count / 2 and same - chance >= CERTAIN * sqrt(count):
-            yield Problem(
+            yield Limit(
                 f"ranks {one.rank} and {other.rank} read the same batches in the same order",
                 "shard the files or samples by hvd.rank(), such as dataset.shard(hvd.size(), "
                 "hvd.rank()), or shuffle with a different seed on each rank",
@@ -179,11 +199,11 @@ def remarks(ranks: Sequence[Rank]) -> Iterator[str]:
         )
 
 
-def _tracing(ranks: Sequence[Rank]) -> Iterator[Problem]:
+def _tracing(ranks: Sequence[Rank]) -> Iterator[Limit]:
     for rank in ranks:
         steps = rank.steps
         if steps and steps.count > LEAST_STEPS and steps.traces > RETRACED * steps.count:
-            yield Problem(
+            yield Limit(
                 f"{steps.name} is retraced in nearly every step: {steps.traces} times in "
                 f"{steps.count} steps",
                 "pass tensors instead of Python numbers and batches of one shape, and create the "

@@ -13,14 +13,12 @@ from hvdperf.explain.time_breakdown import standing_out
 from hvdperf.plan.arms import Term
 from hvdperf.plan.settings import Touches, settings_in
 from hvdperf.records.outcome import listed
-from hvdperf.script.checks import Problem
+from hvdperf.script.checks import Limit
 from hvdperf.script.recorded import Rank
 from hvdperf.script.terms import OUTSIDE, OWN, Gpu, Parts, Stop, Tail
 
 # A term that takes a smaller share of the time is not worth a change.
 LEAST_SHARE = 0.10
-# A gain is not known from so little above 1 on.
-_NO_GAIN = 1.005
 # Other programs come first if they take so many times as much as the script's own fault.
 _FAR = 2.0
 # Terms that grow if ranks lack cores.
@@ -86,39 +84,14 @@ _FAULTS = 50.0
 _NEEDED = {"TF_USE_LEGACY_KERAS", "KERAS_BACKEND", "HOROVOD_DYNAMIC_PROCESS_SETS"}
 
 
-@dataclass(frozen=True)
-class Limit:
-    """A limit of the training, or a possible one. told: in a sentence. mend: what to try first; ""
-    if nothing is known. faster: how many times as fast the training is then, from and to; None if
-    that cannot be said. share: of the time. trial: how to find out how much it gains.
-    may_be_others: whether other programs may be the cause, if they take cores from ranks."""
-
-    told: str
-    mend: str = ""
-    faster: tuple[float, float] | None = None
-    share: float = 0.0
-    trial: str = ""
-    may_be_others: bool = False
-
-    @property
-    def gain(self) -> str:
-        """Return how much faster the training becomes, in a sentence; "" if that is unknown."""
-        low, high = self.faster or (1.0, 1.0)
-        if low >= _NO_GAIN:
-            return f"Possible speedup: at least {low:.2f}x, at most {high:.2f}x."
-        trial = self.trial or "commit the change, then hvdperf run --against HEAD~1"
-        told = f"Possible speedup: up to {high:.2f}x. To find out: {trial}."
-        return told if high >= _NO_GAIN else ""
-
-
 _share = attrgetter("share")
 
 
-def limit_of(parts: Parts | None, wrong: Sequence[Problem], ranks: Sequence[Rank]) -> Limit:
+def limit_of(parts: Parts | None, wrong: Sequence[Limit], ranks: Sequence[Rank]) -> Limit:
     """Return what limits a training. A check that failed comes first: the speed of a training that
     does not do what it should means nothing."""
     if wrong:
-        return Limit(wrong[0].what, wrong[0].mend)
+        return wrong[0]
     if all(rank.steps is None for rank in ranks):
         return Limit("no training step was seen")
     if parts is None:

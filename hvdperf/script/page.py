@@ -29,9 +29,9 @@ def report_of(training: Training, name: str) -> Report:
     """Return the report of a run. name: of the run."""
     wrong, limit = training.wrong, training.limit
     exchanged = _said(*told.exchanged(training))
-    lead = [f"{_said(each.what)} Try first: {each.mend}." for each in wrong]
+    lead = [f"{_said(each.told)} Try first: {each.mend}." for each in wrong]
     # A check that fails is what limits, too.
-    if limit.told not in {each.what for each in wrong}:
+    if limit not in wrong:
         lead += [f"{told.LIMITS}: {limit.told}." if wrong else _said(limit.told)]
         lead += told.first(training)
     return Report(

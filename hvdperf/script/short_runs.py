@@ -125,7 +125,7 @@ def _wrong(pair: Sequence[Run]) -> str:
     """Return which check of a run fails, since the speed of such a training means nothing."""
     for run in pair:
         for problem in problems(run.job):
-            return f"{run.command.name}: {problem.what}; {problem.mend}"
+            return f"{run.command.name}: {problem.told}; {problem.mend}"
     return ""
 
 
@@ -305,7 +305,7 @@ def _part(command: Command, directory: Path, steps: int, kind: Kind, say: Say) -
         run = launch.short_run(command, directory / f"{'again-' * kind.is_again}{number}", steps)
         wrong = problems(run.job)
         if wrong:
-            raise UserError(f"a check of the training fails: {wrong[0].what}; {wrong[0].mend}")
+            raise UserError(f"a check of the training fails: {wrong[0].told}; {wrong[0].mend}")
         runs.append(run)
         low = _MS * run.seconds(Figure.LOW)
         say(f"run {number} of {RUNS}: {Figure.LOW.value} of steps {low:.2f} ms")

@@ -12,7 +12,7 @@ from functools import cached_property
 from hvdperf.columns import Columns, wrapped
 from hvdperf.plan.settings import settings_in
 from hvdperf.script import limits
-from hvdperf.script.checks import Problem, problems, remarks, stall_of
+from hvdperf.script.checks import Limit, problems, remarks, stall_of
 from hvdperf.script.recorded import NOT_KEPT, Launch, Rank
 from hvdperf.script.terms import SLOW, Parts, parts_of
 
@@ -44,9 +44,9 @@ class Training:
 
     ranks: Sequence[Rank]
     jobs: int
-    wrong: Sequence[Problem]
+    wrong: Sequence[Limit]
     parts: Parts | None
-    limit: limits.Limit
+    limit: Limit
     launch: Launch = NOT_KEPT
 
     @property
@@ -111,15 +111,13 @@ def training_of(ranks: Sequence[Rank], jobs: int, launch: Launch = NOT_KEPT) -> 
     wrong, parts = problems(ranks), parts_of(ranks)
     limit = limits.limit_of(parts, wrong, ranks)
     if not wrong and launch.status and not any(rank.count for rank in ranks):
-        limit = limits.Limit(
+        limit = Limit(
             f"the command ended with status {launch.status} before its first step was done",
             "see its own messages above the report",
         )
     stall = stall_of(ranks)
     if stall:
-        limit = limits.Limit(
-            f"a stall: {stall}", "call each exchange on all ranks, in the same order"
-        )
+        limit = Limit(f"a stall: {stall}", "call each exchange on all ranks, in the same order")
     return Training(ranks, jobs, wrong, parts, limit, launch)
 
 
@@ -154,7 +152,7 @@ def lines(training: Training) -> Iterator[str]:
     yield from _wrapped([f"{LIMITS}: {training.limit.told}.", *first(training)])
     for number, each in enumerate(training.wrong):
         # The first one has its mend above.
-        yield from wrapped(f"CHECK FAILED: {each.what}{f'; {each.mend}' if number else ''}.")
+        yield from wrapped(f"CHECK FAILED: {each.told}{f'; {each.mend}' if number else ''}.")
     yield ""
     yield from _wrapped([*steps(training), *tail(training)])
     yield from _table(training)

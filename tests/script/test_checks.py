@@ -30,7 +30,7 @@ def shuffled(samples: range, epochs: int, seed: int) -> list[float]:
 
 
 def whats(ranks: list[Rank]) -> list[str]:
-    return [each.what for each in problems(ranks)]
+    return [each.told for each in problems(ranks)]
 
 
 def test_two_of_three_ranks_that_read_the_same_batches_are_named() -> None:
@@ -99,9 +99,9 @@ def test_each_check_fails_for_its_own_reason() -> None:
         (of_steps(SOUND, traces=59), "is retraced"),
     ):
         (problem,) = problems(ranks)
-        assert what in problem.what
+        assert what in problem.told
         assert problem.mend
-        assert problem.what in told(ranks)
+        assert problem.told in told(ranks)
 
 
 def test_a_script_that_calls_allreduce_itself_is_judged_by_its_weights() -> None:
@@ -149,7 +149,7 @@ def test_ranks_of_a_launcher_that_horovod_does_not_connect_train_alone(
     job, jobs = last_job([alone(rank, connected) for rank in range(2)])
     assert ([each.rank for each in job], job[0].size, jobs) == ([0, 1], 2, 1)
     (problem,) = problems(job)
-    assert why in problem.what
+    assert why in problem.told
 
 
 def test_a_process_that_a_rank_starts_may_train_by_itself() -> None:

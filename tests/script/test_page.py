@@ -14,8 +14,7 @@ from hvdperf.plan.arms import Term
 from hvdperf.report.content import Figure, Row
 from hvdperf.report.html import page as document
 from hvdperf.script import training as told
-from hvdperf.script.checks import Problem
-from hvdperf.script.limits import Limit
+from hvdperf.script.checks import Limit
 from hvdperf.script.page import MOST_RANKS, report_of, sections
 from hvdperf.script.recorded import Rank, last_job, read_ranks
 from hvdperf.script.training import Training, training_of
@@ -109,12 +108,12 @@ def test_of_many_ranks_some_are_drawn() -> None:
 
 
 def test_checks_that_failed_stand_before_what_limits() -> None:
-    wrong = (Problem("one thing is wrong", "mend one"), Problem("another is, too", "mend two"))
+    wrong = (Limit("one thing is wrong", "mend one"), Limit("another is, too", "mend two"))
     text = page(replace(USUAL, wrong=wrong), "a run")
     order = [text.index(part) for part in ("2 checks failed", "ne thing is", "nother is, too")]
     assert order == sorted(order)
     assert order[-1] < text.index(escape(USUAL.limit.told[1:]))
-    only = replace(USUAL, wrong=wrong[:1], limit=Limit(wrong[0].what, wrong[0].mend))
+    only = replace(USUAL, wrong=wrong[:1], limit=wrong[0])
     assert page(only, "a run").count("ne thing is wrong") == 1
 
 

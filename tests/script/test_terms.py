@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from hvdperf.plan.arms import Term
-from hvdperf.script.checks import problems
+from hvdperf.script.checks import Limit, problems
 from hvdperf.script.launch import Command, Figure, Run
-from hvdperf.script.limits import Limit, faults_of, groups_of, limit_of
+from hvdperf.script.limits import faults_of, groups_of, limit_of
 from hvdperf.script.recorded import Cores, Cpu, Pause, Rank, Row, Slow, Steps
 from hvdperf.script.terms import TERMS, Parts, parts_of, paused_steps, stop_of
 from hvdperf.script.training import lines, training_of
