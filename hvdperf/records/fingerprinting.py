@@ -17,6 +17,13 @@ from hvdperf.records.fingerprint import Fingerprint, ranges
 # makes figures differ gets the next number, which begins a new series.
 METHOD = 1
 
+# The numbers in Horovod's settings, by variable: the field that records each, and its default since
+# Horovod 0.21 (horovod/common/operations.cc).
+_NUMBERS: Mapping[str, tuple[str, float]] = {
+    "HOROVOD_FUSION_THRESHOLD": ("horovod_fusion_threshold_bytes", 128 * 1024 * 1024),
+    "HOROVOD_CYCLE_TIME": ("horovod_cycle_time_ms", 1.0),
+    "HOROVOD_CACHE_CAPACITY": ("horovod_cache_capacity", 1024),
+}
 _SWITCHED = {True: "on", False: "off", None: None}
 # Properties of a GPU that are recorded under `gpu_` and their names.
 _OF_GPUS = ("driver", "memory_mib", "power_limit_w", "max_sm_clock_mhz", "max_memory_clock_mhz")
@@ -63,7 +70,7 @@ def fingerprint(
         "mpirun": stack.mpirun_version,
         **{
             field: _effective(environment.get(name), default)
-            for name, (field, default) in _defaults_of(stack.horovod).items()
+            for name, (field, default) in _NUMBERS.items()
         },
         # Where a timeline is written does not matter. Horovod's thread for it runs even if the
         # variable is empty.
@@ -86,7 +93,7 @@ def settings_of(known: Fingerprint) -> list[settings.Setting]:
     defaults, by name."""
     found = [
         settings.Setting(name, str(value))
-        for name, (field, default) in _defaults_of(known["horovod"]).items()
+        for name, (field, default) in _NUMBERS.items()
         if (value := known[field]) != default  # type: ignore[literal-required]
     ]
     if known["horovod_timeline"] == "on":
@@ -100,19 +107,6 @@ def settings_of(known: Fingerprint) -> list[settings.Setting]:
 
 def _distinct(values: Iterable[str | float | None]) -> list[str]:
     return sorted({"(unknown)" if value is None else str(value) for value in values})
-
-
-def _defaults_of(version: str) -> dict[str, tuple[str, float]]:
-    """Return the numbers in Horovod's settings, by variable: the field that records each, and the
-    version's default. They are from horovod/common/operations.cc and the change log of 0.21."""
-    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    older = bool(numbers) and numbers < (0, 21)
-    fusion_bytes, cycle_ms = (64 * 1024 * 1024, 5.0) if older else (128 * 1024 * 1024, 1.0)
-    return {
-        "HOROVOD_FUSION_THRESHOLD": ("horovod_fusion_threshold_bytes", fusion_bytes),
-        "HOROVOD_CYCLE_TIME": ("horovod_cycle_time_ms", cycle_ms),
-        "HOROVOD_CACHE_CAPACITY": ("horovod_cache_capacity", 1024),
-    }
 
 
 def _effective(setting: str | None, default: float) -> float | str:
