@@ -156,14 +156,15 @@ def read_session(directory: Path) -> Archive:
     for path in files_of_rounds:
         with noted(path):
             found = read_document(path, documents.RoundsDocument)
-            _check_rounds(path, found, session.session)
+            _check_place(path, found.group.name, found.session, session.session)
             rounds[found.group] = {each.number: each for each in found.rounds}
     cases: list[documents.Case] = []
     for path in files:
         if path != of_session and not (path == of_rounds and path.is_dir()):
             with noted(path):
                 case = read_document(path, documents.CaseDocument)
-                _check(path, case, session.session)
+                name = documents.file_name(case.name)
+                _check_place(path, name, case.session, session.session)
                 cases.append(_put_together(case, rounds))
     return Archive(
         directory,
@@ -218,31 +219,13 @@ class _Header(msgspec.Struct):
     format: Positive
 
 
-def _check_rounds(path: Path, document: documents.RoundsDocument, session: str) -> None:
-    """Raise Unreadable if the document of a round group contradicts itself or its place."""
-    if document.session != session:
-        raise Unreadable(f"of another session, {document.session}")
-    if path.stem != document.group.name:
-        raise Unreadable(f"not the file of its rounds, {document.group.name}")
-    for measured in document.rounds:
-        if len({launch.arm for launch in measured.launches}) < len(measured.launches):
-            raise Unreadable(f"round {measured.number} has two launches of a side")
-    if len({measured.number for measured in document.rounds}) < len(document.rounds):
-        raise Unreadable("two rounds have the same number")
-
-
-def _check(path: Path, case: documents.CaseDocument, session: str) -> None:
-    """Raise Unreadable if a case's document contradicts itself or its place."""
-    comparison = case.outcome.comparison
-    if case.session != session:
-        raise Unreadable(f"of another session, {case.session}")
-    if path.stem != documents.file_name(case.name):
-        raise Unreadable(f"not the file of its case, {case.name}")
-    if case.name != comparison.name:
-        raise Unreadable(f"its comparison is that of {comparison.name}")
-    if sum(case.replicas_per_node) != comparison.world_size:
-        placed = list(case.replicas_per_node)
-        raise Unreadable(f"replicas_per_node {placed} are not {comparison.world_size} replicas")
+def _check_place(path: Path, name: str, session: str, wanted: str) -> None:
+    """Raise Unreadable if a document is of another session than is wanted, or a copy of the file of
+    that name."""
+    if session != wanted:
+        raise Unreadable(f"of another session, {session}")
+    if path.stem != name:
+        raise Unreadable(f"a copy of {name}.json")
 
 
 def _put_together(

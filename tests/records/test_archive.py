@@ -123,16 +123,11 @@ def left_out(directory: Path) -> str:
         (lambda d: d.pop("format"), "missing required field `format`"),
         (lambda d: d.update(format=99), "of format 99, which a later version of the suite wrote"),
         (lambda d: d.update(session="20250101T000000Z-1"), "of another session, 20250101T0"),
-        (lambda d: d.update(name=PARITY.name), "not the file of its case, parity"),
-        (lambda d: d.update(replicas_per_node=[2, 2]), "[2, 2] are not 2 replicas"),
-        (
-            lambda d: d["outcome"]["comparison"].update(question="strong_scaling"),
-            "its comparison is that of strong_scaling[resnet_50_s-np2]",
-        ),
+        (lambda d: d.update(name=PARITY.name), "a copy of parity-resnet_50_s-np2.json"),
         (lambda d: d["rounds"].append(6), "round 6 is not in rounds/resnet_50_s-blocks.json"),
     ],
 )
-def test_a_document_that_contradicts_itself_or_its_place_is_left_out(directory, change, told):
+def test_a_document_that_is_not_whole_or_in_its_place_is_left_out(directory, change, told):
     edit(directory / WEAK_FILE, change)
     assert told in left_out(directory)
 
@@ -150,10 +145,8 @@ def without_a_launch(arm: int):
         # Horovod's launch is a side of both cases, and MirroredStrategy's of one.
         (without_a_launch(0), "lacks a side", []),
         (without_a_launch(2), "round 1 is not in rounds/resnet_50_s-blocks.json, or lacks", [WEAK]),
-        (lambda d: d["rounds"].append(d["rounds"][0]), "two rounds have the same number", []),
-        (lambda d: d["rounds"][1]["launches"].append(d["rounds"][1]["launches"][0]), "two la", []),
         (lambda d: d.update(session="20250101T000000Z-1"), "of another session, 20250101T0", []),
-        (lambda d: d["group"].__setitem__(1, "startup"), "rounds, resnet_50_s-startup", []),
+        (lambda d: d["group"].__setitem__(1, "startup"), "a copy of resnet_50_s-startup", []),
     ],
 )
 def test_cases_without_their_rounds_are_left_out_and_no_others(directory, change, told, left):
@@ -162,13 +155,6 @@ def test_cases_without_their_rounds_are_left_out_and_no_others(directory, change
     assert names(archive) == [case.name for case in left]
     assert any(told in line for line in archive.left_out)
     assert not any("\n" in line for line in archive.left_out)
-
-
-def test_cases_of_a_round_group_share_its_launches(directory):
-    parity, weak = read_session(directory).cases
-    shared = weak.comparison.candidate.arm
-    for ours, theirs in zip(parity.rounds, weak.rounds, strict=True):
-        assert ours.of(shared) is theirs.of(shared)
 
 
 @pytest.mark.parametrize(
@@ -209,9 +195,9 @@ def test_other_files_are_named(directory):
     assert len(archive.cases) == 2
     reasons = [line.partition(": left out: ")[2] for line in archive.left_out]
     assert reasons == [
-        "not the file of its case, weak_scaling[resnet_50_s-np2]",
+        "a copy of weak_scaling-resnet_50_s-np2.json",
         "no document of a session",
-        "not the file of its case, weak_scaling[resnet_50_s-np2]",
+        "a copy of weak_scaling-resnet_50_s-np2.json",
         "no document of a session",
         "half-written: the session ended while it wrote this",
     ]
