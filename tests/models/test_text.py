@@ -12,8 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from hvdperf.models.inputs import TRAIN, VALIDATION, DataError, Files, Request, text
 from hvdperf.models.inputs.sample_sets import write_tokens
@@ -151,35 +149,6 @@ def test_unreadable_file(tmp_path, monkeypatch):
     train = write(tmp_path)
     monkeypatch.setattr("builtins.open", refuse)
     assert complaint(tmp_path).startswith(f"{train}: unreadable (Permission denied)")
-
-
-# Bytes that look like text, too: any at all are hardly ever UTF-8.
-CONTENT = st.binary(max_size=60) | st.text(max_size=40).map(lambda text: text.encode())
-CONTENT |= st.text("ab <>\n\r\t\0\x85\ufeff\u2028", max_size=60).map(lambda text: text.encode())
-
-
-@settings(max_examples=150, derandomize=True, database=None)
-@given(content=CONTENT, size=st.integers(2, 20), length=st.integers(1, 12))
-def test_any_bytes_are_refused_or_sound(tmp_path_factory, content, size, length):
-    folder = tmp_path_factory.getbasetemp() / "fuzz"
-    victim = write(folder, content)
-    try:
-        files = locate(folder)
-        count = sequences(files, TRAIN, length)
-    except DataError as error:
-        assert str(error).startswith(f"{victim}: ")
-        assert "\n" not in str(error)
-        return
-    numbers = vocabulary(files, size)
-    assert sorted(numbers.values()) == list(range(len(numbers)))
-    assert {"<eos>", "<unk>"} <= numbers.keys()
-    assert len(numbers) <= size
-    for split in SPLITS:
-        stream = ids(files, split, numbers)
-        assert len(stream) == files.counts[split]
-        assert stream.max() < len(numbers)
-        assert stream.min() >= 0
-    assert count * length < files.counts[TRAIN] <= (count + 1) * length
 
 
 # Samples ---------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from typing import Any
 import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from bench.trust import Entry
 from docs.generate import DOCUMENTS
@@ -29,11 +28,10 @@ from hvdperf.records.documents import (
 )
 from hvdperf.records.outcome import Failure, Outcome
 from hvdperf.records.rounds import StampedRun
-from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict, judge
+from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.training import stamped
 from tests.support.any_record import any_record
-from tests.support.damage import FUZZ, assert_read_or_refused, damaged_json
 from tests.support.rounds import (
     HOROVOD_1,
     HOROVOD_2,
@@ -72,17 +70,6 @@ def test_any_record_is_read_as_it_was_written(kind):
         valid.validate(plain(record))
 
     check()
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.lists(st.floats() | st.floats(-1, 1), max_size=26), st.text(max_size=40))
-def test_whatever_was_observed_and_judged_is_as_it_was(observations, words):
-    judgement = replace(judge(observations, Floor.at(0.9)), reason=words)
-    read = again(Outcome(WEAK, judgement, tuple(observations)))
-    assert read.outcome.judgement == judgement
-    known = [value if math.isfinite(value) else math.nan for value in observations]
-    assert repr(read.outcome.observations) == repr(tuple(known))
-    assert read.is_sound == (read.verdict is not Verdict.INVALID)
 
 
 def test_a_bound_that_is_infinite_is_null_and_infinite_again():
@@ -152,20 +139,6 @@ def full() -> str:
 
 FULL = full()
 LAUNCHES = "outcome.rounds.0.launches"
-
-
-@FUZZ
-@given(st.data())
-def test_a_damaged_document_is_read_or_refused_in_one_line(data):
-    assert_read_or_refused(damaged_json(data, FULL), Case)
-
-
-@FUZZ
-@given(st.data())
-def test_a_text_that_ends_early_is_refused(data):
-    whole = FULL.rstrip().encode()
-    with pytest.raises(Unreadable, match="not valid JSON"):
-        decode(whole[: data.draw(st.integers(0, len(whole) - 1))], Case)
 
 
 @pytest.mark.parametrize(
