@@ -1,5 +1,5 @@
 """How far a session's verdicts can be trusted: whether an injected fault was detected, whether
-identical groups differ, and which FAILs share launches."""
+identical groups differ, and that FAILs overstate small changes."""
 
 from __future__ import annotations
 
@@ -143,36 +143,13 @@ EXAGGERATED = (
 )
 
 
-def notes_on_fails(outcomes: Iterable[Outcome]) -> list[str]:
-    """Return sentences on the FAILs, without full stops; [] if there are none. Fault cases are left
-    out."""
-    failed = [
-        outcome
+def note_on_fails(outcomes: Iterable[Outcome]) -> str:
+    """Return a sentence on the size of FAILs, without a full stop; "" if there are none with a
+    figure. Fault cases do not count."""
+    has_failed = any(
+        outcome.judgement.verdict is Verdict.FAIL
+        and outcome.judgement.figure is not None
+        and not outcome.comparison.is_fault_case
         for outcome in outcomes
-        if outcome.judgement.verdict is Verdict.FAIL and not outcome.comparison.is_fault_case
-    ]
-    notes = []
-    for group in sharing_launches(outcome.comparison for outcome in failed):
-        names = ", ".join(comparison.name for comparison in group)
-        notes.append(
-            f"These {len(group)} FAILs share launches, so they are one piece of evidence: {names}"
-        )
-    if any(outcome.judgement.figure is not None for outcome in failed):
-        notes.append(EXAGGERATED)
-    return notes
-
-
-def sharing_launches(comparisons: Iterable[Comparison]) -> list[list[Comparison]]:
-    """Return groups of two or more comparisons, each of which shares an arm of the same rounds with
-    another one of its group."""
-    groups: list[list[Comparison]] = []
-    for comparison in comparisons:
-        joined = [
-            group
-            for group in groups
-            if group[0].round_group == comparison.round_group
-            and any(not set(comparison.arms).isdisjoint(each.arms) for each in group)
-        ]
-        groups = [group for group in groups if group not in joined]
-        groups.append([*(each for group in joined for each in group), comparison])
-    return [group for group in groups if len(group) > 1]
+    )
+    return EXAGGERATED if has_failed else ""

@@ -12,11 +12,8 @@ from hvdperf.plan.arms import AA, TERMS
 from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.plan.questions import (
     FAULT_CASES,
-    communication,
     fault_case_of,
-    gradient_reductions,
     parity,
-    strong_scaling,
     weak_scaling,
 )
 from hvdperf.records.outcome import Attribution, Detection
@@ -144,28 +141,9 @@ def test_blame_is_laid_only_where_something_takes_longer():
     assert (found.attribution.term, found.attribution.rank) == ("compute or communication", None)
 
 
-OTHER = replace(WORKLOAD, model="vgg_16_s")
-WEAK, STRONG = weak_scaling(WORKLOAD, 2), strong_scaling(WORKLOAD, 2)
-
-
-def test_what_shares_launches_with_one_of_a_group_belongs_to_it():
-    four = weak_scaling(WORKLOAD, 4)
-    assert trust.sharing_launches([WEAK, four]) == [[WEAK, four]], "those with one replica"
-    other_network, other_rounds = weak_scaling(OTHER, 2), gradient_reductions(WORKLOAD, 2)[0]
-    assert trust.sharing_launches([WEAK, other_network, other_rounds]) == []
-    (group,) = trust.sharing_launches([parity(WORKLOAD, 1), communication(WORKLOAD, 4), four])
-    assert len(group) == 3
-
-
-def test_notes_are_on_fails_only():
-    failed = [outcome(each, [0.5] * 8, verdict=Verdict.FAIL) for each in (WEAK, STRONG)]
+def test_a_note_is_on_fails_only():
+    failed = outcome(weak_scaling(WORKLOAD, 2), [0.5] * 8, verdict=Verdict.FAIL)
     passed = outcome(parity(WORKLOAD, 2), [1.0] * 8)
-    shared, size = trust.notes_on_fails([*failed, passed])
-    assert WEAK.name in shared
-    assert STRONG.name in shared
-    assert passed.comparison.name not in shared
-    assert size == trust.EXAGGERATED
-    assert trust.notes_on_fails([passed]) == []
-    assert trust.notes_on_fails(failed[:1]) == [trust.EXAGGERATED]
+    assert trust.note_on_fails([failed, passed]) == trust.EXAGGERATED
     not_detected = outcome(TRIED["slow10"], [1.0] * 8, verdict=Verdict.FAIL)
-    assert trust.notes_on_fails([not_detected]) == [], "it is no change of a figure"
+    assert trust.note_on_fails([passed, not_detected]) == "", "it is no change of a figure"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from hvdperf import columns, verdict
-from hvdperf.judge.trust import notes_on_fails
+from hvdperf.judge.trust import note_on_fails
 from hvdperf.plan.comparisons import JudgedAs, Question
 from hvdperf.records.documents import Case, SessionDocument
 from hvdperf.records.outcome import each_launch, throughputs
@@ -45,11 +45,11 @@ def board(cases: Sequence[Case]) -> Figure:
     """Return a row per case, the worst verdict first."""
     whole = Table.of(ranked(cases), *FIELDS)
     rows = whole.rows
-    told = (*_says(cases), *notes_on_fails(case.outcome for case in cases))
+    told = (*_says(cases), note_on_fails(case.outcome for case in cases))
     return Figure(
         name="board",
         title="Verdicts",
-        says=" ".join(f"{sentence}." for sentence in told),
+        says=" ".join(f"{sentence}." for sentence in told if sentence),
         table=Table(
             tuple(
                 column
