@@ -25,7 +25,7 @@ from hvdperf.records.rounds import Launch, Round
 from hvdperf.stats import NotMeasurable, Row, hodges_lehmann
 from hvdperf.verdict import Judgement, Noise, Rule, Verdict
 from hvdperf.work.evidence import parted, weights_differ
-from hvdperf.work.table import cause_of, measures, observed, work_of
+from hvdperf.work.table import cause_of, work_of
 from hvdperf.worker.strategies import Strategy
 
 
@@ -109,7 +109,8 @@ class Judge:
         comparison's blocks are left out. final: whether no further round will come. Between full
         looks only the evidence of launches makes a comparison INVALID, and no figure does, because
         a test that is repeated errs more often."""
-        rounds = tuple(each for each in measured if measures(comparison, each))
+        work = work_of(comparison.question)
+        rounds = tuple(each for each in measured if work.measures(comparison, each))
         rule = self.rules.rule(comparison)
         nothing = Judgement(Verdict.NOT_RUN, None, rule, 0, "no round was completed in time")
         outcome = Outcome(comparison, nothing, rounds=rounds)
@@ -165,11 +166,12 @@ class Judge:
 
     def _reported(self, outcome: Outcome, final: bool) -> Outcome:
         comparison = outcome.comparison
+        work = work_of(comparison.question)
         unjudged = self.rules.unjudged(comparison) or _exchanges_elsewhere(outcome)
         rows: list[Row] = []
         problems = []
         try:
-            found = [observed(comparison, measured) for measured in outcome.rounds]
+            found = [work.observe(comparison, measured) for measured in outcome.rounds]
             rows = [row for row in found if row]
         except (KeyError, ValueError, ZeroDivisionError) as error:
             if not unjudged:
@@ -182,7 +184,6 @@ class Judge:
         if problems:
             text = problems[0] + (f" (and {len(problems) - 1} more)" if problems[1:] else "")
             return _with(outcome, Verdict.INVALID, rule, text)
-        work = work_of(comparison.question)
         outcome = replace(outcome, breakdown=work.breakdown(comparison, outcome.rounds))
         if unjudged:
             return _with(outcome, Verdict.INFO, None, unjudged)
@@ -338,4 +339,6 @@ def _undisturbed(outcome: Outcome, judgement: Judgement) -> tuple[Round, ...]:
     since only a FAIL is attributed."""
     if judgement.verdict is not Verdict.FAIL:
         return ()
-    return tuple(each for each in outcome.rounds if observed(outcome.comparison, each))
+    comparison = outcome.comparison
+    observe = work_of(comparison.question).observe
+    return tuple(each for each in outcome.rounds if observe(comparison, each))

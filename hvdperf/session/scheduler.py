@@ -28,7 +28,7 @@ from hvdperf.work.base import Progress, RoundRequest, RoundSettings
 from hvdperf.work.blocks import Blocks
 from hvdperf.work.in_turn import BREADTH, Budget, Group, in_turn
 from hvdperf.work.round_runner import RoundRunner, read_weights
-from hvdperf.work.table import WORKS, kinds_of, measures, observed, transfers_of, work_of
+from hvdperf.work.table import WORKS, kinds_of, transfers_of, work_of
 
 
 def starts_of(comparisons: Iterable[Comparison]) -> int:
@@ -163,7 +163,7 @@ class WorkloadRun(Group[Comparison]):
     def counted(self, case: Comparison) -> int:
         if case in self.rows:
             return len(self.rows[case])
-        return sum(measures(case, each) for each in self._rounds)
+        return sum(self._work.measures(case, each) for each in self._rounds)
 
     def measure(self, wanted: Sequence[Comparison], turns: int) -> dict[Comparison, Row]:
         self._round_began = time.monotonic()
@@ -212,7 +212,7 @@ class WorkloadRun(Group[Comparison]):
             if self._work.takes_turns(comparison, measured.schedule):
                 # The judge reports a side without a measurement or without a figure.
                 with suppress(KeyError, ValueError, ZeroDivisionError):
-                    rows[comparison] = observed(comparison, measured)
+                    rows[comparison] = self._work.observe(comparison, measured)
         self._disturbed.append(2 * sum(not row for row in rows.values()) > len(rows))
         return rows
 

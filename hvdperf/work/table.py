@@ -23,16 +23,6 @@ def work_of(question: Question) -> type[Work]:
     return WORKS[question.spec.work]
 
 
-def measures(comparison: Comparison, measured: Round) -> bool:
-    """Return whether the round measures that comparison."""
-    return work_of(comparison.question).measures(comparison, measured)
-
-
-def observed(comparison: Comparison, measured: Round) -> list[float]:
-    """Return the observations of a round, as Work.observe does."""
-    return work_of(comparison.question).observe(comparison, measured)
-
-
 def cause_of(
     comparison: Comparison, rounds: Sequence[Round], hosts: Sequence[str] = ()
 ) -> Attribution | None:

@@ -40,7 +40,7 @@ from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import Floor, Judgement, Rule, Verdict, as_ratio
 from hvdperf.work.blocks import turns_of
 from hvdperf.work.collectives import Collectives
-from hvdperf.work.table import observed, work_of
+from hvdperf.work.table import work_of
 from hvdperf.worker.strategies import Strategy
 
 WORKLOAD = Workload("resnet_50_s", "cifar10", 32, batch=32)
@@ -276,7 +276,7 @@ def one_round(
 
 def observation(comparison: Comparison, measured: Round) -> float:
     """Return the median of the observations of a round. Raises as Work.observe does."""
-    return median(observed(comparison, measured))
+    return median(work_of(comparison.question).observe(comparison, measured))
 
 
 def outcome(

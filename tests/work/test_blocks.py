@@ -21,9 +21,8 @@ from hvdperf.records.rounds import (
     Turns,
     back_to_back,
 )
-from hvdperf.work.blocks import Pair, Visit, settled, turns_of, walk
+from hvdperf.work.blocks import Blocks, Pair, Visit, settled, turns_of, walk
 from hvdperf.work.collectives import REPEATS_MAX, SERIES_SECONDS, affordable_repeats
-from hvdperf.work.table import observed
 from hvdperf.worker.strategies import Strategy
 from tests.support.rounds import (
     GRADIENTS,
@@ -147,7 +146,7 @@ def test_two_turns_that_nobody_disturbed_or_the_only_one_are_enough(turns, distu
     for made in measured.launches:
         for place in range(disturbed):
             turns_of(made).blocks[place] = replace(made.blocks[place], usage=usage(0.5))
-    assert len(observed(comparison, measured)) == seen
+    assert len(Blocks.observe(comparison, measured)) == seen
 
 
 @pytest.mark.parametrize("schedule", list(Schedule))
