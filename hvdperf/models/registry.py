@@ -113,8 +113,6 @@ NETWORKS: dict[str, Network] = {
         Network("alexnet", "classifiers", 227, _FULL, 16, smallest=67),
         Network("dcgan", "dcgan", 64, _FULL, 27, Task.ADVERSARIAL),
         Network("lstm", "language", 35, _FULL, 9, Task.LANGUAGE, 10_000),
-        Network("lstm_ptb_small", "language", 20, _FULL, 9, Task.LANGUAGE, 10_000),
-        Network("lstm_ptb_large", "language", 35, _FULL, 9, Task.LANGUAGE, 10_000),
         Network("transformer", "language", 64, _FULL, 70, Task.LANGUAGE, 8_000),
         Network("vgg_16_s", "classifiers", 32, _SMALL, 32, smallest=32),
         Network("vgg_19_s", "classifiers", 32, _SMALL, 38, smallest=32),

@@ -54,8 +54,6 @@ _TITLES = {
     "alexnet": "AlexNet",
     "dcgan": "DCGAN",
     "lstm": "LSTM",
-    "lstm_ptb_small": "LSTM of PTB, small",
-    "lstm_ptb_large": "LSTM of PTB, large",
     "transformer": "Transformer",
 }
 

@@ -1,9 +1,9 @@
 """Language models: LSTM layers, and a decoder-only transformer.
 
-LSTM, arXiv:1409.2329: the networks of section 4.1 for Penn Treebank. Dropout is on the connections
-between layers only, never on the recurrent ones (section 3.2). Every parameter starts uniformly
-distributed, biases included. Here each sequence starts from a state of zeros, because the sequences
-of a batch are drawn at random; in the paper the state is carried on.
+LSTM, arXiv:1409.2329: the medium network of section 4.1 for Penn Treebank. Dropout is on the
+connections between layers only, never on the recurrent ones (section 3.2). Every parameter starts
+uniformly distributed, biases included. Here each sequence starts from a state of zeros, because the
+sequences of a batch are drawn at random; in the paper the state is carried on.
 
 Transformer: the layers of arXiv:1706.03762, section 3, without the encoder. As in GPT-2, positions
 are learned, each sublayer's input is normalised rather than its output, and a last normalisation
@@ -19,20 +19,22 @@ from typing import Any
 from tensorflow import keras
 
 LAYERS = 2
+DROPOUT = 0.5
+SPREAD = 0.05
 
 
-def _lstm(length: int, vocabulary: int, units: int, dropout: float, spread: float) -> keras.Model:
-    """Build int32 [n, length] -> [n, length, vocabulary] whose parameters start in -spread..spread.
+def _lstm(length: int, vocabulary: int, units: int) -> keras.Model:
+    """Build int32 [n, length] -> [n, length, vocabulary] whose parameters start in -SPREAD..SPREAD.
     The embedding's gradient is tf.IndexedSlices."""
 
     def initial() -> Any:
         # A new initializer per tensor: in Keras 2 a second use would give the same numbers again.
-        return keras.initializers.RandomUniform(-spread, spread)
+        return keras.initializers.RandomUniform(-SPREAD, SPREAD)
 
     tokens = keras.Input((length,), dtype="int32")
     x = keras.layers.Embedding(vocabulary, units, embeddings_initializer=initial())(tokens)
     for _ in range(LAYERS):
-        x = _dropped(x, dropout)
+        x = keras.layers.Dropout(DROPOUT)(x)
         x = keras.layers.LSTM(
             units,
             return_sequences=True,
@@ -41,22 +43,16 @@ def _lstm(length: int, vocabulary: int, units: int, dropout: float, spread: floa
             bias_initializer=initial(),
             unit_forget_bias=False,
         )(x)
+    x = keras.layers.Dropout(DROPOUT)(x)
     logits = keras.layers.Dense(
         vocabulary, kernel_initializer=initial(), bias_initializer=initial()
-    )(_dropped(x, dropout))
+    )(x)
     return keras.Model(tokens, logits)
 
 
-def _dropped(x: Any, rate: float) -> Any:
-    return keras.layers.Dropout(rate)(x) if rate else x
-
-
-# The paper's models: small, which is not regularised (length 20), medium and large (length 35), of
-# 10,000 words each; and the medium one with 128 units, made for length 20 and 2,000 words.
-lstm_ptb_small = partial(_lstm, units=200, dropout=0.0, spread=0.1)
-lstm = partial(_lstm, units=650, dropout=0.5, spread=0.05)
-lstm_ptb_large = partial(_lstm, units=1500, dropout=0.65, spread=0.04)
-lstm_s = partial(_lstm, units=128, dropout=0.5, spread=0.05)
+# Of length 35 and 10,000 words in the paper, and with 128 units for length 20 and 2,000 words.
+lstm = partial(_lstm, units=650)
+lstm_s = partial(_lstm, units=128)
 
 
 HEADS = 4
