@@ -47,8 +47,6 @@ PROFILE, BISECTING = "history", "nightly"
 HOROVOD = ("0.28.1",)
 TENSORFLOW = ("2.14.1", "2.15.1", "2.16.2", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
 
-AXES = tuple(axis.value for axis in Axis)
-
 
 def parameters() -> tuple[list[str], list[str], list[int]]:
     """Return the values of asv's parameters: the networks, replicas and world sizes that the
@@ -244,13 +242,12 @@ def conclusion(found: Found) -> str:
 
 @dataclass(frozen=True)
 class BisectRequest:
-    """A search for a release.
+    """A search for a TensorFlow release.
 
     which releases
-        --along {AXES}: Search the releases of this package. Default: tensorflow.
         --from V: Start with this older release.
         --to V: End with this newer release.
-        --at V: Use this release of the other package.
+        --at V: Use this Horovod release.
 
     what to measure
         --model NAME: Train this network, such as vgg_16_s.
@@ -260,10 +257,9 @@ class BisectRequest:
 
     from_: str
     to: str
-    at: str
     model: str
     np: int
-    along: str = Axis.TENSORFLOW.value
+    at: str = HOROVOD
     budget_minutes: float | None = None
 
 
@@ -273,21 +269,17 @@ Result = tuple[Answer, Interval | None, str]
 
 
 def bisect_releases(request: BisectRequest) -> int:
-    """Find the release that changed the throughput. Releases are built, and each is compared with
-    the --from release in a session of a few minutes."""
+    """Find the TensorFlow release that changed the throughput. Releases are built, and each is
+    compared with the --from release in a session of a few minutes."""
     # Bad input is refused before anything is built.
-    releases, axis = _checked(request), Axis(request.along)
+    releases = _checked(request)
     directory = history.GENERATED / "bisect" / session_name()
     results: list[str] = []
-
-    def built(release: str) -> Path:
-        stack = {axis: release, axis.other: request.at}
-        return build(stack[Axis.HOROVOD], stack[Axis.TENSORFLOW])
 
     def compare(older: str, newer: str) -> Answer:
         print(f"\nbisect: {newer} compared with {older}", flush=True)
         try:
-            reference, candidate = map(built, (older, newer))
+            reference, candidate = (build(request.at, each) for each in (older, newer))
             place = directory / f"{older}-{newer}"
             answer, ratio, reason = side_by_side(request, candidate, reference, place)
         except NotBuilt as error:
@@ -310,11 +302,11 @@ def _checked(request: BisectRequest) -> tuple[str, ...]:
     """Return the known releases from first to last, both included. Raises UserError if one of them
     is unknown, if the first is not the older one, or if this machine cannot measure what is asked
     for."""
-    axis, first, last = Axis(request.along), request.from_, request.to
-    asked = ((axis, "--from", first), (axis, "--to", last), (axis.other, "--at", request.at))
-    for each in asked:
-        history.check_known(*each)
-    place = history.order(axis)
+    first, last = request.from_, request.to
+    history.check_known(Axis.TENSORFLOW, "--from", first)
+    history.check_known(Axis.TENSORFLOW, "--to", last)
+    history.check_known(Axis.HOROVOD, "--at", request.at)
+    place = history.order(Axis.TENSORFLOW)
     if place[first] >= place[last]:
         raise UserError(f"--from {first} --to {last}: the older release comes first")
     machine = local_machine()

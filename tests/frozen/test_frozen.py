@@ -31,6 +31,7 @@ CHANGED = {
     r"/commands/hvdperf predict": "outside of its own data its intervals held 7 of 10 values",
     r"/commands/hvdperf history uses": "the published table has what each use does; of a script of "
     "one's own `hvdperf run --check` says it",
+    r"/commands/hvdperf bisect/--along": "two Horovods build, and pytest --against compares them",
     r"/commands/hvdperf history changes": "asv lists what looks slower in stored sessions, and "
     "bisect tells whether it is",
     r"/commands/hvdperf history (releases|preview)": "import and publish write what asv reads, and "

@@ -104,7 +104,7 @@ def test_the_conclusion_says_what_is_not_known():
 RULE = Floor(0.98, 0.95)
 # Of the rounds of a session, in a standard deviation of 0.8 %.
 NOISE = (-0.012, -0.008, -0.004, 0.0, 0.002, 0.004, 0.008, 0.012)
-ASKED = BisectRequest("2.15.1", "2.18.1", "0.28.1", "resnet_50_s", 2)
+ASKED = BisectRequest("2.15.1", "2.18.1", "resnet_50_s", 2)
 
 
 def compared(comparison: Comparison) -> Comparison:
