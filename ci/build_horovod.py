@@ -16,7 +16,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,26 +36,13 @@ FLAGS = {
 _STANDARD_HEADERS = ("stdexcept", "string")
 
 
-@dataclass(frozen=True)
-class Quirk:
-    """What a release needs besides. why: the reason. header: the file of ci/quirks that is put
-    before every source file."""
-
-    why: str
-    header: str
-
-
-_GLOO = Quirk(
-    "gloo needs gcc 11 and the headers of Linux 5.19 at most (ci/quirks/gloo_before_0_28_1.h)",
-    "gloo_before_0_28_1.h",
+# The headers of ci/quirks that some releases need besides.
+# gloo needs gcc 11 and the headers of Linux 5.19 at most.
+HOROVOD_QUIRKS = dict.fromkeys(
+    ("0.25.0", "0.26.0", "0.26.1", "0.27.0", "0.28.0"), "gloo_before_0_28_1.h"
 )
-_XLA = Quirk(
-    "Horovod includes headers of XLA that the package lacks, of which it uses nothing without GPUs "
-    "(ci/quirks/xla_since_tensorflow_2_19.h)",
-    "xla_since_tensorflow_2_19.h",
-)
-HOROVOD_QUIRKS = dict.fromkeys(("0.25.0", "0.26.0", "0.26.1", "0.27.0", "0.28.0"), _GLOO)
-TENSORFLOW_QUIRKS = dict.fromkeys(("2.19.1", "2.20.0", "2.21.0"), _XLA)
+# Horovod includes headers of XLA that the package lacks, of which it uses nothing without GPUs.
+TENSORFLOW_QUIRKS = dict.fromkeys(("2.19.1", "2.20.0", "2.21.0"), "xla_since_tensorflow_2_19.h")
 # The directories to which pip unpacks Horovod and installs packages, which differ in every build.
 _PLACE = re.compile(r"\S*/(?:pip-wheel-[^/]+/(?:horovod_[0-9a-f]+/)?|site-packages/)")
 _ERROR = re.compile(r"(?:fatal error|error|Error|ERROR): (?P<message>.+)|CMake Error.*")
@@ -128,16 +114,11 @@ def install_requirements(python: str, tensorflow: str) -> None:
     )
 
 
-def quirks(horovod: str, tensorflow: str) -> list[Quirk]:
-    """Return what a release of Horovod needs with a release of TensorFlow."""
-    found = (HOROVOD_QUIRKS.get(horovod), TENSORFLOW_QUIRKS.get(tensorflow))
-    return [quirk for quirk in found if quirk is not None]
-
-
 def settings(horovod: str, tensorflow: str) -> dict[str, str]:
     """Return the variables by which the compiler takes the headers that Horovod needs, after what
     these variables hold."""
-    headers = [*_STANDARD_HEADERS, *(quirk.header for quirk in quirks(horovod, tensorflow))]
+    quirks = (HOROVOD_QUIRKS.get(horovod), TENSORFLOW_QUIRKS.get(tensorflow))
+    headers = [*_STANDARD_HEADERS, *filter(None, quirks)]
     flags = [os.environ.get("CXXFLAGS", ""), *(f"-include {header}" for header in headers)]
     places = [os.environ.get("CPLUS_INCLUDE_PATH", ""), str(ROOT / "ci" / "quirks")]
     return {
