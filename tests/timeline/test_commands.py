@@ -36,34 +36,6 @@ def test_regressions_have_their_size_their_night_and_a_command(year: Path) -> No
     assert done.stdout.splitlines()[-1] == "  nothing has become worse since 2026-12-01"
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["regressions"], "{results}/nights: there are no nights; measure one: nightly run"),
-        (["nightly", "run", "a100"], "a100: is no option of nightly run; options of pytest come"),
-        (["nightly", "run", "--night=2062-01-01"], "--night 2062-01-01: has not come yet"),
-        (["nightly", "run", "--results=/etc/passwd"], "--results /etc/passwd: Not a directory"),
-        (["nightly", "run", "--series=a/b"], "--series a/b: is not a name"),
-        (["regressions", "--series=v100"], "--series v100: has no night in "),
-        (["nightly", "watch"], "there is no night of any series yet; name those that should be"),
-        (["nightly", "prune", "--keep=0"], "--keep 0: must be between 1 and 36500 days"),
-        (["nightly", "publish", "/no/such.git"], "/no/such.git: git ls-remote: fatal: "),
-        (["history", "backfill", "--list", "--horovod=9.9"], "--horovod 9.9: known releases of ho"),
-        (["history", "backfill", "--list", "--tensorflow=,"], "--tensorflow ,: names no version"),
-        (["history", "measure", "--stack=/no/python"], "nothing was measured of /no/python"),
-        (["history", "import", "--sessions=/no/runs"], "--sessions /no/runs: no such directory"),
-    ],
-)
-def test_bad_input_is_refused_in_one_line(tmp_path: Path, words: list[str], said: str) -> None:
-    # Before other words: what follows `run` and no option is pytest's.
-    if words[0] in ("regressions", "nightly"):
-        words.insert(1 if words[0] == "regressions" else 2, f"--results={tmp_path}")
-    done = hvdperf(*words)
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith(said.format(results=tmp_path))
-    assert "Traceback" not in done.stderr
-
-
 def test_what_is_accepted_fails_no_more(tmp_path: Path) -> None:
     made = nights(Year(0.01, steps={20: 0.8}, networks=1, world_sizes=(1, 2, 4, 8)), 1)[:40]
     for night in made:
