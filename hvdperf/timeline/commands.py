@@ -50,17 +50,6 @@ class Results:
 
 
 @dataclass(frozen=True)
-class Places(Results):
-    """Where nights are published, besides.
-
-    places
-        --branch NAME: Use this branch of the git repository.
-    """
-
-    branch: str = documents.BRANCH
-
-
-@dataclass(frozen=True)
 class WhichNights:
     """Which nights are read.
 
@@ -107,7 +96,7 @@ class NightRequest:
 # asv takes a second to import, so only the commands that need it import it.
 
 
-def run_night(*pytest: str, request: NightRequest, where: Places) -> int:
+def run_night(*pytest: str, request: NightRequest, where: Results) -> int:
     """Measure one night: doctor, session, and with --against an A/B test against a pinned
     stack. An interrupted night is resumed. Options after -- are passed to pytest.
 
@@ -154,7 +143,7 @@ def run_night(*pytest: str, request: NightRequest, where: Places) -> int:
             if not plan.node:
                 write_nights_page(plan.results)
             if request.publish:
-                publish_nights(request.publish, Places(plan.results, where.branch))
+                publish_nights(request.publish, Results(plan.results))
     except UserError as error:
         complain(str(error))
         return status or NOT_WRITTEN
@@ -222,23 +211,23 @@ def write_nights_page(results: Path) -> None:
     print(f"nights: {shown(path)}")
 
 
-def publish_nights(url: str, where: Places) -> int:
+def publish_nights(url: str, where: Results) -> int:
     """Publish all finished nights to a git repository.
 
     URL: Publish to this git repository.
     """
-    added = publish(Place(url, where.results, where.branch), complain)
-    place = f"{without_secret(url)}, branch {where.branch}"
+    added = publish(Place(url, where.results), complain)
+    place = f"{without_secret(url)}, branch {documents.BRANCH}"
     print(f"published to {place}: {added_in_words(added) or 'nothing new'}")
     return 0
 
 
-def _read(which: WhichNights, where: Places, series: Sequence[str] = ()) -> documents.Nights:
+def _read(which: WhichNights, where: Results, series: Sequence[str] = ()) -> documents.Nights:
     """Return the nights to read: those of the results, or of a clone. series: those that have to be
     there; all by default."""
     directory = where.results / NIGHTS
     if which.published is not None:
-        directory = fetched(Place(which.published, where.results, where.branch))
+        directory = fetched(Place(which.published, where.results))
     found = read_nights(directory, series)
     for line in found.left_out:
         complain(line)
@@ -247,7 +236,7 @@ def _read(which: WhichNights, where: Places, series: Sequence[str] = ()) -> docu
 
 def watch_nights(
     which: WhichNights,
-    where: Places,
+    where: Results,
     *,
     overdue_hours: float = OVERDUE_H,
     json_: str | None = None,
@@ -295,7 +284,7 @@ def watch_nights(
 
 
 def list_regressions(
-    which: WhichNights, where: Places, *, since: date | None = None, better: bool = False
+    which: WhichNights, where: Results, *, since: date | None = None, better: bool = False
 ) -> int:
     """List the regressions found in all series, with the commands that reproduce them.
 

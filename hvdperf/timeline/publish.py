@@ -40,7 +40,6 @@ class Place:
 
     url: str
     results: Path
-    branch: str = night.BRANCH
 
     @property
     def clone(self) -> Path:
@@ -88,11 +87,11 @@ def fetched(place: Place) -> Path:
 
 def _fetch(place: Place) -> None:
     """Make the clone equal to the branch of the repository; empty if there is no such branch."""
-    git, head = place.git, f"refs/heads/{place.branch}"
+    git, head = place.git, f"refs/heads/{night.BRANCH}"
     with refusing(f"{shown(place.clone)} cannot be made: ", OSError):
         place.clone.mkdir(exist_ok=True)
     # It completes what an interrupted one has left, and changes nothing that is whole.
-    git.run("init", "-q", "-b", place.branch)
+    git.run("init", "-q", "-b", night.BRANCH)
     # A git that was killed has left its locks, and no other process works here.
     for lock in git.directory.rglob("*.lock"):
         lock.unlink()
@@ -162,7 +161,7 @@ def added_in_words(added: Sequence[str]) -> str:
 def _push(place: Place) -> bool:
     """Push; return False if somebody else has pushed meanwhile. Raises UserError if it fails for
     another reason."""
-    words = ("push", "-q", place.url, f"HEAD:refs/heads/{place.branch}")
+    words = ("push", "-q", place.url, f"HEAD:refs/heads/{night.BRANCH}")
     done = place.git.tried(*words)
     if done.returncode != 0 and not any(word in done.stderr for word in _MOVED):
         raise place.git.failed(words, done.stderr)

@@ -36,6 +36,8 @@ CHANGED = {
     "bisect tells whether it is",
     r"/commands/hvdperf history (releases|preview)": "import and publish write what asv reads, and "
     "`make history` serves its sites",
+    r"/commands/hvdperf (nightly (run|publish|watch)|regressions)/--branch": "one branch holds the "
+    "series of all projects",
     r"/commands/hvdperf nightly run/--summary": "`hvdperf report` writes it",
     r"/commands/hvdperf history backfill/--again": "nothing records what could not be built",
     r"/commands/hvdperf (list cases|thresholds diff)": "pytest --collect-only and diff do the same",

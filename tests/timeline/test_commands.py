@@ -97,5 +97,5 @@ def test_a_token_of_a_repository_without_nights_is_not_printed(
     monkeypatch.setattr(commands, "fetched", lambda place: tmp_path)
     which = commands.WhichNights(published="https://user:token@host/nights.git")
     with pytest.raises(UserError, match="there are no nights") as raised:
-        commands.list_regressions(which, commands.Places())
+        commands.list_regressions(which, commands.Results())
     assert "token" not in str(raised.value)
