@@ -33,11 +33,10 @@ def raw_result(
     tensorflow: str = "2.18.1",
     speeds: Mapping[tuple[str, int], Sequence[float]] | None = None,
     number: int = 0,
-    replica: str = REPLICA,
     **metadata: object,
 ) -> RawResult:
     """Return a raw result. speeds: samples per second of each launch, by network and world size.
-    number: of the session, an hour after the one before. replica: what each replica trains on."""
+    number: of the session, an hour after the one before."""
     chosen = {("vgg_16_s", 1): [100.0, 101.0, 99.0]} if speeds is None else speeds
     told = cast(Fingerprint, {**FACTS, "horovod": horovod, "tensorflow": tensorflow, **metadata})
     at = BEGAN + timedelta(hours=number)
@@ -53,7 +52,7 @@ def raw_result(
         asked={},
         cases=(),
         results=tuple(
-            Result(Measure.SPEED, model, world_size, tuple(figures), replica)
+            Result(Measure.SPEED, model, world_size, tuple(figures), REPLICA)
             for (model, world_size), figures in chosen.items()
         ),
     )
