@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -128,8 +129,12 @@ def test_in_a_namespace_all_writes_succeed_and_nobody_sees_them(
     large.write_bytes(bytes(2 << 20))
     # Beside the scratch directory no overlay can be: there a large file can only be read.
     beside = "cd ..; echo new > small; ! echo new > large"
-    done = users.run("sh", "-ec", _WRITES + beside, within=within)
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as shared:
+        in_memory = f"; echo new > {shared.name}; cat {shared.name}"
+        done = users.run("sh", "-ec", _WRITES + beside + in_memory, within=within)
+        assert Path(shared.name).stat().st_size == 0, "so are those of other programs in memory"
     assert done.returncode == 0, done.stderr
+    assert done.stdout == "new\n"
     assert (small.stat().st_size, large.stat().st_size) == (0, 2 << 20)
     assert (users.record / "place").read_text().strip() == str(users.top)
     assert (users.record / "kept").read_text() == "new\n"

@@ -47,6 +47,8 @@ _CONSENT = "to run the command unprotected, give hvdperf run --writable DIR, or 
 
 # Shown as they are: devices, and interfaces of the kernel.
 _KEPT = ("/dev", "/proc", "/sys")
+# Files in memory: shared by the ranks, and some of them the user's own.
+_MEMORY = "/dev/shm"
 # Shown without an overlay, through which nobody can connect to a socket.
 _OF_SOCKETS = ("/run", "/var/lib/sss")
 # A smaller file beside what cannot have an overlay is copied; others can only be read there.
@@ -292,6 +294,13 @@ def _by_namespace(own: Any) -> None:
     agent = os.path.dirname(os.environ.get("SSH_AUTH_SOCK", ""))
     for path in filter(os.path.isdir, (*_OF_SOCKETS, agent)):
         _show_read_only(path, root + path)
+    if os.path.isdir(_MEMORY):
+        memory = tempfile.mkdtemp(dir=scratch)
+        _mount("tmpfs", memory, 0, "tmpfs")
+        try:
+            _overlay(_MEMORY, root + _MEMORY, memory)
+        except OSError:
+            _mount(memory, root + _MEMORY, _BIND)
     for path in (own["record"], *own["writable"]):
         _mount(path, root + path, _BIND | _RECURSIVE)
     before = os.open("/", os.O_RDONLY)
@@ -332,18 +341,23 @@ def _show(path: str, target: str, points: Sequence[str], hidden: str, scratch: s
                 _show(os.path.join(path, name), os.path.join(target, name), points, hidden, scratch)
     else:
         os.mkdir(target)
-        changed, work = (tempfile.mkdtemp(dir=scratch) for _ in range(2))
-        _be_like(path, changed)
-        lower = re.sub(r"([\\:,])", r"\\\1", path)
         try:
-            options = f"lowerdir={lower},upperdir={changed},workdir={work},userxattr"
-            _mount("overlay", target, 0, "overlay", options)
+            _overlay(path, target, scratch)
         except OSError:
             return _show_read_only(path, target)
-        with suppress(OSError):
-            # Only then can this be removed by somebody who is not root.
-            os.chmod(os.path.join(work, "work"), 0o700)
     return None
+
+
+def _overlay(path: str, target: str, scratch: str) -> None:
+    """Show a directory with an overlay. Raises OSError."""
+    changed, work = (tempfile.mkdtemp(dir=scratch) for _ in range(2))
+    _be_like(path, changed)
+    lower = re.sub(r"([\\:,])", r"\\\1", path)
+    options = f"lowerdir={lower},upperdir={changed},workdir={work},userxattr"
+    _mount("overlay", target, 0, "overlay", options)
+    with suppress(OSError):
+        # Only then can this be removed by somebody who is not root.
+        os.chmod(os.path.join(work, "work"), 0o700)
 
 
 def _show_file(path: str, target: str) -> None:
