@@ -13,6 +13,8 @@ from typing import NamedTuple
 from hvdperf.errors import UserError
 
 _WORD = re.compile(r"[^\W_]")
+# How mpirun begins to say with which status a rank exited, after all that the rank said.
+_EXITED = re.compile(r"^-{50,}\nPrimary job ", re.MULTILINE)
 
 
 class NotStarted(UserError):
@@ -35,8 +37,9 @@ def killed_by(signum: int) -> str:
 
 
 def last_line(text: str) -> str:
-    """Return the last line that has a letter or a digit, as that of a frame has none; "" without
-    such a line."""
+    """Return the last line that has a letter or a digit, as that of a frame has none, before
+    mpirun says with which status a rank exited; "" without such a line."""
+    text = _EXITED.split(text, maxsplit=1)[0]
     return next((line.strip() for line in reversed(text.splitlines()) if _WORD.search(line)), "")
 
 

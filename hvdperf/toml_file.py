@@ -40,7 +40,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     has more than 64 bits, and for a list that repeats a value.
     """
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         _check(values, "")
         return values
     except OSError as error:

@@ -18,6 +18,10 @@ def test_what_a_program_reads_writes_and_ends_with_is_told() -> None:
 def test_the_last_line_of_a_framed_message_is_within_the_frame() -> None:
     assert last_line("-----\nnot found\n-----\n\n") == "not found"
     assert last_line("-----\n") == ""
+    exited = f"{'-' * 74}\nPrimary job  terminated normally, but 1 process returned\na non-zero"
+    assert last_line(f"[1,0]<stderr>:KeyError: 'a'\n{exited}\n  Exit code:  1\n") == (
+        "[1,0]<stderr>:KeyError: 'a'"
+    )
 
 
 def test_a_program_that_does_not_start_or_end_is_one_line(tmp_path) -> None:

@@ -54,7 +54,9 @@ def test_tables_become_records(read):
 
 
 def test_keys_that_are_left_out_have_their_defaults(read):
-    assert read('name = "a"\n') == Outer("elsewhere", "a")
+    # Some editors of Windows begin a file with a mark.
+    for mark in ("", "\ufeff"):
+        assert read(f'{mark}name = "a"\n') == Outer("elsewhere", "a")
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,9 @@ def run_script(*words: str, request: ScriptRequest) -> int:
     if steps is not None and steps < 1:
         raise UserError(f"--steps {steps}: must be 1 or more")
     if request.writable:
+        for each in request.writable:
+            if not each.is_dir():
+                raise UserError(f"--writable {shown(each)}: no such directory")
         allowed = (str(each.absolute()) for each in request.writable)
         os.environ["HVDPERF_WRITABLE"] = os.pathsep.join(allowed)
     other = None
@@ -118,9 +121,10 @@ def _run_alone(command: Command, directory: Path, request: ScriptRequest) -> int
     if any(directory.glob("*.failed")):
         complain(f"{shown(directory)}: ranks could not write all that they recorded; {_ROOM}")
     elif training is None:
+        ended = f"until it ended with status {status}, " if status else ""
         complain(
-            "no rank was seen: nothing in the command called hvd.init with a Python that reads "
-            "PYTHONPATH (python -I, -E and -S do not)"
+            f"no rank was seen: {ended}nothing in the command called hvd.init with a Python that "
+            "reads PYTHONPATH (python -I, -E and -S do not)"
         )
     if training is None:
         return status

@@ -286,20 +286,21 @@ def test_a_command_without_a_rank_keeps_its_status_and_its_sitecustomize(tmp_pat
     done = run(tmp_path, "env", f"PYTHONPATH={TAP}:{hidden}", *words, options=("--check",))
     assert done.returncode == 5
     assert done.stdout.count("the own sitecustomize") == 1
-    assert "no rank was seen" in done.stderr
+    assert "no rank was seen: until it ended with status 5" in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("words", "problem"),
+    ("options", "words", "problem"),
     [
-        ((), "there is no command"),
-        (("no-such-program",), "does not start"),
+        ((), (), "there is no command"),
+        ((), ("no-such-program",), "does not start"),
+        (("--against=A=1", "--writable=/no/such"), ("true",), "/no/such: no such directory"),
     ],
 )
 def test_what_is_no_command_is_one_line(
-    tmp_path: Path, words: tuple[str, ...], problem: str
+    tmp_path: Path, options: tuple[str, ...], words: tuple[str, ...], problem: str
 ) -> None:
-    done = run(tmp_path, *words)
+    done = run(tmp_path, *words, options=options)
     assert done.returncode == 2
     assert problem in done.stderr
     assert "Traceback" not in done.stderr
