@@ -116,7 +116,7 @@ def _joined(row: Row, column: Column, bounds: Sequence[Column]) -> str:
 MEANINGS: Mapping[Verdict, str] = {
     Verdict.FAIL: "outside the limit, or crashed",
     Verdict.INVALID: "failed a validity check",
-    Verdict.NOT_RUN: "could not be started",
+    Verdict.NOT_RUN: "was not measured",
     Verdict.INCONCLUSIVE: "what was measured does not decide",
     Verdict.PASS: "within the limit",
     Verdict.INFO: "shown without a limit",

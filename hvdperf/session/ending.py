@@ -26,7 +26,7 @@ NOT_WRITTEN = 8
 _MEANINGS = {
     Verdict.FAIL: "missed their limit or crashed",
     Verdict.INVALID: "cannot be trusted",
-    Verdict.NOT_RUN: "could not be started",
+    Verdict.NOT_RUN: "were not measured",
     Verdict.INCONCLUSIVE: "could not be decided",
 }
 _STATUSES = {
