@@ -24,7 +24,6 @@ from hvdperf.paths import CHECKOUT, RESULTS, shown
 from hvdperf.session.commands import from_here
 from hvdperf.session.ending import NOT_WRITTEN, exit_status
 from hvdperf.timeline import history, stacks
-from hvdperf.timeline.history import Axis
 from hvdperf.timeline.lines import Standing
 from hvdperf.timeline.nights import night as documents
 from hvdperf.timeline.nights.night import OVERDUE_H, Night, check_series, read_nights
@@ -401,40 +400,18 @@ def publish_sites() -> int:
     return 0
 
 
-def fill_matrix(
-    *,
-    horovod: str = ",".join(stacks.HOROVOD),
-    tensorflow: str = ",".join(stacks.TENSORFLOW),
-    list_: bool = False,
-) -> int:
-    """Build and measure the combinations of releases that this machine has not measured.
+def fill_matrix(*, list_: bool = False) -> int:
+    """Build and measure the last Horovod with each TensorFlow that this machine has not measured.
 
-    --horovod V,V: Measure these releases.
-    --tensorflow V,V: Measure these releases.
-    --list: Show the missing combinations. Default: build and measure them.
+    --list: Show the missing TensorFlow releases. Default: build and measure them.
     """
     results, _ = history.read_history(history.RAW)
-    versions = _versions(Axis.HOROVOD, horovod), _versions(Axis.TENSORFLOW, tensorflow)
-    missing = stacks.missing(results, stacks.this_machine(), *versions)
+    missing = stacks.missing(results, stacks.this_machine())
     if list_:
-        print("\n".join(map(str, missing)) or "no combination is missing")
+        print("\n".join(missing) or "no release is missing")
         return 0
     stacks.fill(missing, lambda line: print(line, flush=True))
     return _make_trees()
-
-
-def _versions(axis: Axis, text: str) -> list[str]:
-    """Return the versions of a text such as `0.28.0,0.28.1`. Raises UserError for an unknown one,
-    and if there is none."""
-    versions = [part.strip() for part in text.split(",") if part.strip()]
-    for version in versions:
-        history.check_known(axis, f"--{axis.value}", version)
-    if not versions:
-        raise UserError(
-            f"--{axis.value} {text}: names no version; give one, such as those of "
-            "hvdperf/timeline/releases.toml"
-        )
-    return versions
 
 
 # For hvdperf/timeline/asv/benchmarks: JSON on stdout.

@@ -1,8 +1,8 @@
 """Measures releases of Horovod and TensorFlow, each in an environment of its own.
 
-`hvdperf history backfill` fills the version matrix: it builds and measures every combination of
-which this machine has no result, so it may be stopped and restarted at any time. One stack alone is
-measured for `asv run`.
+`hvdperf history backfill` fills the version matrix: it builds and measures the last Horovod with
+every TensorFlow of which this machine has no result, so it may be stopped and restarted at any
+time. `hvdperf history measure` measures one stack, also for `asv run`.
 
 `hvdperf bisect` finds the release that changed a figure by comparing releases with each other, both
 alive in one session of the suite. It uses no stored figure: the state of the machine affects both
@@ -11,14 +11,12 @@ releases alike.
 
 from __future__ import annotations
 
-import itertools
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple
 
 from hvdperf.columns import figure_text, wrapped
 from hvdperf.errors import UserError, refusing
@@ -41,10 +39,10 @@ from hvdperf.verdict import Verdict
 # The profile of the history; and that of a bisection, which measures longest before it reports
 # INCONCLUSIVE.
 PROFILE, BISECTING = "history", "nightly"
-# The default versions: the last Horovod, and of each TensorFlow line the last bug fix. Those before
-# 2.14 need NumPy 1.24, which the suite's own SciPy does not work with. Horovod 0.28.0 builds with
-# all of these; docs/reference/compatibility.md says why older ones do not.
-HOROVOD = ("0.28.1",)
+# The matrix: the last Horovod, and of each TensorFlow line the last bug fix. Those before 2.14 need
+# NumPy 1.24, which the suite's own SciPy does not work with. docs/reference/compatibility.md says
+# which older Horovods build.
+HOROVOD = "0.28.1"
 TENSORFLOW = ("2.14.1", "2.15.1", "2.16.2", "2.17.1", "2.18.1", "2.19.1", "2.20.0", "2.21.0")
 
 
@@ -92,51 +90,33 @@ def measure(stack: Path, quiet: bool) -> history.RawResult:
         return history.extract(directory)
 
 
-class Combination(NamedTuple):
-    """The releases of a stack."""
-
-    horovod: str
-    tensorflow: str
-
-    def __str__(self) -> str:
-        return f"Horovod {self.horovod}, TensorFlow {self.tensorflow}"
-
-
-def missing(
-    results: Sequence[history.RawResult],
-    machine: str | None,
-    horovod: Sequence[str] = HOROVOD,
-    tensorflow: Sequence[str] = TENSORFLOW,
-) -> list[Combination]:
-    """Return the combinations of these versions without a result. machine: label of the machine
-    that measured; None for any."""
+def missing(results: Sequence[history.RawResult], machine: str | None) -> list[str]:
+    """Return the TensorFlow releases of which there is no result with HOROVOD. machine: label of
+    the machine that measured; None for any."""
     measured = {
-        Combination(*map(result.version, Axis))
+        result.version(Axis.TENSORFLOW)
         for result in results
-        if machine in (None, result.machine)
+        if machine in (None, result.machine) and result.version(Axis.HOROVOD) == HOROVOD
     }
-    wanted = itertools.starmap(Combination, itertools.product(horovod, tensorflow))
-    return [combination for combination in wanted if combination not in measured]
+    return [version for version in TENSORFLOW if version not in measured]
 
 
-def fill(
-    wanted: Sequence[Combination], say: Callable[[str], None], root: Path = history.RAW
-) -> None:
-    """Build and measure these combinations. Raises UserError if a stack that was built could not be
-    measured, or has other versions."""
-    for number, combination in enumerate(wanted, start=1):
-        say(f"[{number} of {len(wanted)}] {combination}")
+def fill(wanted: Sequence[str], say: Callable[[str], None], root: Path = history.RAW) -> None:
+    """Build and measure HOROVOD with these TensorFlow releases. Raises UserError if a stack that
+    was built could not be measured, or has other versions."""
+    for number, tensorflow in enumerate(wanted, start=1):
+        say(f"[{number} of {len(wanted)}] Horovod {HOROVOD}, TensorFlow {tensorflow}")
         try:
-            interpreter = build(*combination)
+            interpreter = build(HOROVOD, tensorflow)
         except NotBuilt as error:
             say(f"  cannot be built: {error}")
             continue
         result = measure(interpreter, quiet=False)
-        found = Combination(*map(result.version, Axis))
-        if found != combination:
+        versions = [result.version(axis) for axis in Axis]
+        if versions != [HOROVOD, tensorflow]:
             raise UserError(
-                f"{interpreter} holds {found}, not {combination}; remove its environment to build "
-                "it again"
+                f"{interpreter} holds Horovod {versions[0]}, TensorFlow {versions[1]}; remove its "
+                "environment to build it again"
             )
         history.keep(result, root)
 

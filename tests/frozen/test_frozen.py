@@ -40,6 +40,8 @@ CHANGED = {
     "series of all projects",
     r"/commands/hvdperf nightly run/--summary": "`hvdperf report` writes it",
     r"/commands/hvdperf history backfill/--again": "nothing records what could not be built",
+    r"/commands/hvdperf history backfill/--(horovod|tensorflow)": "history measure measures any "
+    "other stack",
     r"/commands/hvdperf (list cases|thresholds diff)": "pytest --collect-only and diff do the same",
     r"/commands/hvdperf thresholds check": "propose has limits that hold; pytest --dry-run names "
     "the cases without a limit",

@@ -29,7 +29,6 @@ from hvdperf.timeline.history import Axis, RawResult, order, read_history
 from hvdperf.timeline.stacks import (
     Answer,
     BisectRequest,
-    Combination,
     NotBuilt,
     bisect,
     bisect_releases,
@@ -267,22 +266,15 @@ def test_a_session_of_two_stacks_is_run_and_read(tmp_path, monkeypatch):
 
 # The matrix ------------------------------------------------------------------------------------
 
-HOROVOD, TENSORFLOW = ("0.28.1", "0.27.0"), ("2.16.2", "2.18.1")
+MEASURED = raw_result(stacks.HOROVOD, "2.18.1")
+OLDER = raw_result("0.28.0", "2.17.1")
 
 
-def missing_of(results: list[RawResult], machine: str | None = None) -> list[Combination]:
-    return missing(results, machine, HOROVOD, TENSORFLOW)
-
-
-def test_every_combination_without_a_result_of_this_machine_is_missing():
-    measured = raw_result("0.28.1", "2.18.1")
-    assert missing_of([measured]) == missing_of([measured], measured.machine)
-    assert [*map(tuple, missing_of([measured]))] == [
-        ("0.28.1", "2.16.2"),
-        ("0.27.0", "2.16.2"),
-        ("0.27.0", "2.18.1"),
-    ]
-    assert missing_of([measured], "another") == missing_of([])
+def test_every_tensorflow_without_a_result_of_this_machine_is_missing():
+    missing_here = missing([MEASURED, OLDER], MEASURED.machine)
+    assert missing_here == [each for each in stacks.TENSORFLOW if each != "2.18.1"]
+    assert missing([MEASURED, OLDER], None) == missing_here
+    assert missing([MEASURED, OLDER], "another") == [*stacks.TENSORFLOW]
 
 
 @pytest.fixture
@@ -292,7 +284,7 @@ def no_builds(monkeypatch) -> list[str]:
 
     def build(horovod: str, tensorflow: str) -> Path:
         tried.append(f"{horovod} {tensorflow}")
-        if horovod == "0.27.0":
+        if tensorflow == "2.17.1":
             raise NotBuilt("no such header")
         return Path(f"{horovod}-{tensorflow}")
 
@@ -307,23 +299,23 @@ def no_builds(monkeypatch) -> list[str]:
 
 def test_what_is_missing_is_filled_or_told(tmp_path, no_builds):
     said: list[str] = []
-    fill(missing_of([raw_result("0.28.1", "2.18.1")]), said.append, tmp_path)
-    assert no_builds == ["0.28.1 2.16.2", "0.27.0 2.16.2", "0.27.0 2.18.1"]
+    fill(["2.16.2", "2.17.1", "2.20.0"], said.append, tmp_path)
+    assert no_builds == ["0.28.1 2.16.2", "0.28.1 2.17.1", "0.28.1 2.20.0"]
     results, refused = read_history(tmp_path)
     assert refused == []
-    assert [result.fingerprint["tensorflow"] for result in results] == ["2.16.2"]
+    assert [result.fingerprint["tensorflow"] for result in results] == ["2.16.2", "2.20.0"]
     assert said[:3] == [
         "[1 of 3] Horovod 0.28.1, TensorFlow 2.16.2",
-        "[2 of 3] Horovod 0.27.0, TensorFlow 2.16.2",
+        "[2 of 3] Horovod 0.28.1, TensorFlow 2.17.1",
         "  cannot be built: no such header",
     ]
 
 
 def test_an_environment_with_other_versions_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(stacks, "build", lambda *_: Path("x"))
-    monkeypatch.setattr(stacks, "measure", lambda *_, **__: raw_result("0.28.0", "2.16.2"))
+    monkeypatch.setattr(stacks, "measure", lambda *_, **__: OLDER)
     with pytest.raises(UserError, match=r"holds Horovod 0\.28\.0"):
-        fill(missing_of([]), lambda _: None, tmp_path)
+        fill(["2.17.1"], lambda _: None, tmp_path)
     assert read_history(tmp_path) == ([], [])
 
 

@@ -108,7 +108,7 @@ def test_asv_runs_the_matrix_that_a_back_fill_fills():
 
     assert required(Axis.HOROVOD) == list(TENSORFLOW)
     # And older ones, which were measured once.
-    assert set(required(Axis.TENSORFLOW)) >= set(HOROVOD)
+    assert HOROVOD in required(Axis.TENSORFLOW)
 
 
 WEAK = weak_scaling(WORKLOAD, 2)
