@@ -274,11 +274,22 @@ class Turns(msgspec.Struct, tag="turns", tag_field="of"):
     blocks: list[Block] = msgspec.field(default_factory=list)
     series: list[Series] = msgspec.field(default_factory=list)
 
+    @property
+    def timed_seconds(self) -> float:
+        """Seconds that were timed; all others count as idle."""
+        of_series = sum(sum(series.repeats) for series in self.series)
+        return of_series + sum(block.seconds for block in self.blocks)
+
 
 class Run(msgspec.Struct, tag="run", tag_field="of"):
     """A training run. run: reports by process rank."""
 
     run: Sequence[RunReport]
+
+    @property
+    def timed_seconds(self) -> float:
+        """Seconds of the slowest rank."""
+        return max((rank.seconds for rank in self.run), default=0.0)
 
 
 class StampedRun(Run, tag="stamped run", tag_field="of"):
@@ -291,6 +302,10 @@ class StampedRun(Run, tag="stamped run", tag_field="of"):
     warm_up: list[Block] = msgspec.field(default_factory=list)
     blocks: list[Block] = msgspec.field(default_factory=list)
     timestamps: Timestamps | None = None
+
+    @property
+    def timed_seconds(self) -> float:
+        return super().timed_seconds + sum(block.seconds for block in self.blocks)
 
 
 @dataclass
@@ -332,11 +347,8 @@ class Launch:
 
     @property
     def timed_seconds(self) -> float:
-        """Seconds of its blocks, its collective operations and its run together. What is not among
-        them counts as idle."""
-        of_run = max((rank.seconds for rank in self.run), default=0.0)
-        of_series = sum(sum(series.repeats) for series in self.series)
-        return of_run + of_series + sum(block.seconds for block in self.blocks)
+        """Seconds of its work that were timed."""
+        return self.work.timed_seconds if self.work is not None else 0.0
 
     def of_kind(self, kind: BlockKind) -> list[Block]:
         return [block for block in self.blocks if block.kind is kind]

@@ -8,13 +8,15 @@ from hvdperf.plan.arms import Arm, BlockKind, Transfer
 from hvdperf.plan.comparisons import Comparison, Question
 from hvdperf.records.outcome import Attribution
 from hvdperf.records.rounds import Round
+from hvdperf.work import blocks, collectives, training
 from hvdperf.work.base import Work
-from hvdperf.work.blocks import Blocks
-from hvdperf.work.collectives import Collectives
-from hvdperf.work.training import Endurance, Epochs, Seconds, Startup, WallTime
 
+# Every class of these modules that has a name.
 WORKS: Mapping[str, type[Work]] = {
-    work.name: work for work in (Blocks, Startup, Epochs, Seconds, Endurance, WallTime, Collectives)
+    work.name: work
+    for module in (blocks, collectives, training)
+    for work in vars(module).values()
+    if isinstance(work, type) and issubclass(work, Work) and hasattr(work, "name")
 }
 
 
