@@ -980,10 +980,16 @@ def test_a_rank_whose_steps_do_not_end_is_written_as_waiting(
 def test_where_a_script_is_between_steps_is_known_by_line(world: World) -> None:
     train = world.training()
     # The place of a main thread is noted by another one.
+    main = threading.get_ident()
     with ThreadPoolExecutor(1) as beat:
 
+        def while_it_waits(seconds: float) -> None:
+            while sys._current_frames()[main].f_code.co_name != "wait":
+                time.sleep(0.001)
+            recorder._note_place(seconds)
+
         def note(seconds: float) -> None:
-            beat.submit(recorder._note_place, seconds).result()
+            beat.submit(while_it_waits, seconds).result()
 
         for _ in range(6):
             note(0.05)
