@@ -65,17 +65,16 @@ def run(
     command: Sequence[str | Path],
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
-    given: str = "",
     within_s: float | None = None,
 ) -> Done:
-    """Run a program, and return how it ended. given: what it reads from its standard input.
+    """Run a program, which has nothing to read from its standard input, and return how it ended.
     within_s: seconds after which it is killed; None for no limit. Raises NotStarted and TooLong."""
     try:
         process = subprocess.Popen(
             command,
             cwd=cwd,
             env=env,
-            stdin=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -84,7 +83,7 @@ def run(
     except OSError as error:
         raise NotStarted(f"{command[0]} does not start: {error.strerror}") from None
     try:
-        output, errors = process.communicate(given, within_s)
+        output, errors = process.communicate(timeout=within_s)
     except BaseException as error:
         process.kill()
         # The wait is limited: behind a broken device the process may never return from the kernel.

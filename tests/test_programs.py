@@ -8,8 +8,8 @@ from hvdperf.programs import NotStarted, TooLong, last_line, run
 
 
 def test_what_a_program_reads_writes_and_ends_with_is_told() -> None:
-    done = run(["/bin/sh", "-c", "cat; echo a >&2; echo b >&2; exit 3"], given="word")
-    assert done == (3, "word", "a\nb\n")
+    done = run(["/bin/sh", "-c", "cat; echo word; echo a >&2; echo b >&2; exit 3"])
+    assert done == (3, "word\n", "a\nb\n")
     assert (done.said[0], done.why) == ("a", "b")
     silent = run(["/bin/sh", "-c", "exit 3"])
     assert (silent.said, silent.why) == (["it printed nothing"], "it ended with status 3")
