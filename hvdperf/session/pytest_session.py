@@ -374,11 +374,10 @@ class PytestSession:
         self._add_to_record(self._results_writer)
         after = fitness.slowdowns(self.machine.gpus, os.environ) if self.machine.gpus else None
         if after is not None and after.problem:
-            text = replace(after, value=f"{after.value} after the last case").complaint
-            self.unfit = (*self.unfit, text)
-            self._results_writer.add_unfit(text)
+            after = replace(after, value=f"{after.value} after the last case")
+            self.unfit = (*self.unfit, after.complaint)
         self.next_steps = self._next_steps(self._results_writer, node)
-        return self._results_writer.end(exit_status, self.next_steps)
+        return self._results_writer.end(exit_status, self.next_steps, self.unfit)
 
     def _add_to_record(self, writer: results_writer.ResultsWriter) -> None:
         """Record by how much launches differed, unless a fault was injected or the session was

@@ -219,9 +219,8 @@ def _refusing(directory: Path) -> AbstractContextManager[None]:
 class ResultsWriter:
     """Keeps the results of one session, and locks its directory.
 
-    problems: why a document could not be written, by the name of its case or file. verdicts: the
-    verdicts on all cases so far, by name of the case. scheduler: of the session, whose arm launcher
-    is disposed of by whoever closes the writer.
+    problems: why a document is not on disk as it is, by the name of its case or file. scheduler: of
+    the session, whose arm launcher is disposed of by whoever closes the writer.
     """
 
     def __init__(
@@ -241,10 +240,7 @@ class ResultsWriter:
         self._began = began
         self._measuring_since = time.monotonic()
         self._budget_spent = document.budget_spent_seconds
-        self.verdicts = {name: case.verdict for name, case in earlier.cases.items()}
         self._cases = dict(earlier.cases)
-        # Names of the cases that are not on disk as they are.
-        self._unwritten: set[str] = set()
         self._store = Store(directory, earlier.rounds)
         with _refusing(directory):
             try:
@@ -273,37 +269,39 @@ class ResultsWriter:
         """Return the seconds that all parts of the session took."""
         return self._document.elapsed_seconds + time.monotonic() - self._began
 
+    @property
+    def verdicts(self) -> dict[str, Verdict]:
+        """Return the verdicts on all cases so far, by name of the case."""
+        return {name: case.verdict for name, case in self._cases.items()}
+
     def keep(self, outcome: Outcome) -> str:
         """Write the document of an outcome. Return a line if that failed, else ""."""
         name = outcome.comparison.name
         spent = time.monotonic() - self._measuring_since
         self._budget_spent = self._document.budget_spent_seconds + spent
-        self.verdicts[name] = outcome.judgement.verdict
         self._cases[name] = self._case(outcome)
-        self._unwritten.add(name)
-        self._write_pending(name)
+        self._write_case(name)
         self._attempt(documents.SESSION_FILE, lambda: self._write_session(None))
         self._attempt(documents.SUMMARY_FILE, lambda: self._write_summary(None))
         problem = self.problems.get(name, "")
         return f"NOT WRITTEN {name}: {problem}; the session continues" if problem else ""
 
-    def end(self, exit_status: int, next_steps: Sequence[str] = ()) -> int:
+    def end(
+        self, exit_status: int, next_steps: Sequence[str] = (), unfit: Sequence[str] = ()
+    ) -> int:
         """Write all that is left, with the exit status. Return the session's exit status, which is
         NOT_WRITTEN instead of 0 if something could not be written. next_steps: what to type next,
-        in lines."""
-        self._document = replace(self._document, next_steps=tuple(next_steps))
-        for name in list(self._unwritten):
-            self._write_pending(name)
+        in lines. unfit: why the host is not fit to measure any more, one line each."""
+        unfit = tuple(dict.fromkeys((*self._document.unfit, *unfit)))
+        self._document = replace(self._document, next_steps=tuple(next_steps), unfit=unfit)
+        for name in self.problems.keys() & self._cases.keys():
+            self._write_case(name)
         if self.problems.keys() - {documents.SESSION_FILE, documents.SUMMARY_FILE}:
             exit_status = exit_status or NOT_WRITTEN
         if not self._attempt(documents.SUMMARY_FILE, lambda: self._write_summary(exit_status)):
             exit_status = exit_status or NOT_WRITTEN
         self._attempt(documents.SESSION_FILE, lambda: self._write_session(exit_status))
         return exit_status or (NOT_WRITTEN if self.problems else 0)
-
-    def add_unfit(self, complaint: str) -> None:
-        """Note in the session's document why the host is not fit to measure."""
-        self._document = replace(self._document, unfit=(*self._document.unfit, complaint))
 
     def archive(self, outcomes: Iterable[Outcome], exit_status: int) -> Archive:
         """Return the session with these cases as it is read back once all of it is written."""
@@ -326,17 +324,17 @@ class ResultsWriter:
         """Release the directory."""
         os.close(self._descriptor)
 
-    def _write_pending(self, name: str) -> None:
-        if self._attempt(name, lambda: self._store.write(self._cases[name])):
-            self._unwritten.remove(name)
+    def _write_case(self, name: str) -> None:
+        self._attempt(name, lambda: self._store.write(self._cases[name]))
 
     def _attempt(self, name: str, write: Callable[[], Any]) -> bool:
+        self.problems[name] = f"{shown(self.directory)}: interrupted"  # by Ctrl-C; else see below
         try:
             write()
         except OSError as error:
             self.problems[name] = f"{shown(self.directory)}: {error.strerror}"
             return False
-        self.problems.pop(name, None)
+        del self.problems[name]
         return True
 
     def _case(self, outcome: Outcome) -> documents.Case:

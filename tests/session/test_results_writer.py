@@ -316,3 +316,18 @@ def test_a_session_that_begins_has_a_seed_and_nothing_else(plan):
     earlier = earlier_parts(None, facts(), plan(), (), [WEAK])
     assert earlier == Earlier()
     assert session_document(plan(), facts(), (), earlier, ()).seed > 0
+
+
+def test_a_case_whose_writing_was_interrupted_is_written_at_the_end(tmp_path, monkeypatch):
+    kept = results_writer(tmp_path)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("hvdperf.records.archive.Store.write", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            kept.keep(ONE)
+    assert kept.end(2) == 2
+    assert [case.name for case in read_session(kept.directory).cases] == [WEAK.name]
+    assert kept.lines(0) == []
