@@ -163,17 +163,17 @@ def _outweighs(ahead: float, own: float, longer: float) -> bool:
     return min(ahead, own) >= max(WORTH_A_NAME, OWN_SHARE * longer)
 
 
-def _whose(rows: Rows, hosts: Hosts, longer: float = 0.0) -> tuple[float, Group | None] | None:
-    """Return the growth of some ranks that is their own, with these ranks, or else that which all
-    ranks have in common; None if neither is worth a name. rows: the growth by rank, one row a
-    round. longer: the growth of the whole."""
+def _whose(term: str, rows: Rows, hosts: Hosts, longer: float = 0.0) -> list[Cause]:
+    """Return the cause of a term's growth: that of some ranks which is their own, or else that
+    which all ranks have in common; [] if neither is worth a name. rows: the growth by rank, one row
+    a round. longer: the growth of the whole."""
     group = steps.group_apart(rows, hosts) if rows else None
     if group is not None:
         share = _mean_of(rows, group.ranks)
         if _outweighs(group.ahead, share, longer):
-            return share, group
+            return [_cause(term, share, group)]
     share = _in_common(rows)
-    return (share, None) if share >= WORTH_A_NAME else None
+    return [_cause(term, share)] if share >= WORTH_A_NAME else []
 
 
 def _in_common(rows: Rows) -> float:
@@ -211,8 +211,7 @@ def attribute_training(
             [(rank[phase] - before) / whole for rank in start]
             for start, before, whole in zip(starts, usual, ideal, strict=True)
         ]
-        if (whose := _whose(rows, hosts)) is not None:
-            found.append(_cause(phase, *whose))
+        found += _whose(phase, rows, hosts)
     least = max(WORTH_A_NAME, ALSO_SHARE * longer)
     return attribution_of(sorted((each for each in found if each.share >= least), key=_size))
 
@@ -268,5 +267,4 @@ def attribute_memory(launches: Sequence[Launch], hosts: Hosts = ()) -> Attributi
 def _of_growth(term: str, rows: Rows, hosts: Hosts) -> Attribution:
     """Return the ranks at fault for the growth of a term. rows: as in _whose."""
     longer = max(map(median, zip(*rows, strict=True)), default=0.0)
-    whose = _whose(rows, hosts, longer)
-    return attribution_of([_cause(term, *whose)] if whose is not None else [])
+    return attribution_of(_whose(term, rows, hosts, longer))
