@@ -120,15 +120,6 @@ def test_threads_are_the_pipelines_own(data, name):
         assert policy == tf.data.experimental.AutoShardPolicy.OFF
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"shard": (2, 2)}, {"shard": (-1, 2)}, {"shard": (0, 0)}, {"batch": 0}, {"threads": 0}],
-)
-def test_requests_without_sense_are_refused(wrong):
-    with pytest.raises(ValueError):
-        Request("synthetic", **{"batch": 4, "size": 8, **wrong})
-
-
 @pytest.mark.parametrize("name", DATA_SETS)
 def test_validation_is_the_same_each_time_and_unlike_training(data, name):
     first, again = (validation(data, name, threads=threads) for threads in (1, 3))

@@ -95,8 +95,7 @@ class Request:
     symmetric: scale pixels to -1..1, as a generator's are, instead of standardising them by
     channel; ImageNet's always are. augment and shuffle have no effect on the synthetic input, which
     repeats one batch, and on a network's own data, which are as its `data` function yields them;
-    augment has none on words. threads: the pipeline's own, which do the
-    work. Raises ValueError for an impossible shard, batch or number of threads.
+    augment has none on words. threads: the pipeline's own, which do the work.
     """
 
     dataset: str
@@ -111,13 +110,6 @@ class Request:
     augment: bool = True
     shuffle: bool = True
     threads: int = 1
-
-    def __post_init__(self) -> None:
-        index, count = self.shard
-        if not 0 <= index < count:
-            raise ValueError(f"shard {index} of {count}: the index must be in 0..count-1")
-        if min(self.batch, self.threads) < 1:
-            raise ValueError(f"batch {self.batch}, threads {self.threads}: must be at least 1")
 
 
 def check_enough(path: Path, number: int, things: str, request: Request, more: str) -> None:

@@ -82,10 +82,8 @@ def sequences(files: Files, split: str, length: int) -> int:
     """Return into how many sequences a split is cut. Each has `length` tokens and as many targets.
 
     The targets are the tokens that follow, so that the last token is a target only.
-    Raises DataError if there is no sequence, ValueError for a length under 1.
+    Raises DataError if there is no sequence.
     """
-    if length < 1:
-        raise ValueError(f"length {length}: a sequence has at least one token")
     tokens = files.counts[split]
     if tokens <= length:
         (path,) = files.paths[split]
@@ -138,7 +136,7 @@ def dataset(files: Files, split: str, request: Request) -> Any:
     token.
 
     Raises DataError if there are fewer sequences than shards or no sequence at all, ValueError for
-    an impossible length or vocabulary.
+    an impossible vocabulary.
     """
     import tensorflow as tf
 
