@@ -140,17 +140,6 @@ def test_rank_without_a_record_is_refused(data, name):
         train(data, name, 1, shard=(0, trained + 1))
 
 
-def test_what_a_data_set_lacks_and_no_directory_are_refused(data):
-    with pytest.raises(inputs.UnknownInput, match="synthetic has nothing to validate with: use"):
-        inputs.open_split(Request("synthetic", 4, 8), VALIDATION)
-    for name, form in (("cifar10", Form.WORDS), ("ptb", Form.IMAGES)):
-        for split in (TRAIN, VALIDATION):
-            with pytest.raises(inputs.UnknownInput, match=f"{name} has no {form.value}"):
-                inputs.open_split(request(data, name, form=form), split)
-            with pytest.raises(inputs.UnknownInput, match="needs the directory"):
-                inputs.open_split(request(data, name, directory=""), split)
-
-
 # How many samples -------------------------------------------------------------------------------
 
 

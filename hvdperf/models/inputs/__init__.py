@@ -35,8 +35,7 @@ def or_sample(dataset: str) -> str:
 
 
 class UnknownInput(ValueError):
-    """No input has that name, or the input lacks the directory that it reads from, or it has
-    nothing of the kind that was asked for."""
+    """No input has that name."""
 
 
 # The splits of a data set that are trained on, and validated with.
@@ -214,19 +213,11 @@ def open_split(request: Request, split: str = TRAIN) -> Any:
     once, in file order and not augmented, so that all shards together hold every record once; b is
     less in the last batch, and shards need not be equally large.
 
-    Raises UnknownInput, also for an input that has nothing to validate with, and DataError if the
-    files are not usable, or hold too few records for that many ranks.
+    Only an input that reads files has samples to validate with. Raises UnknownInput, and DataError
+    if the files are not usable, or hold too few records for that many ranks.
     """
-    source, files = find(request.dataset), None
-    if source.needs_data:
-        if request.form not in source.forms:
-            raise UnknownInput(f"{source.name} has no {request.form.value}")
-        if not request.directory:
-            raise UnknownInput(f"{source.name} needs the directory that holds its files")
-        files = locate(source.name, request.directory)
-    elif split != TRAIN:
-        with_data = ", ".join(each.name for each in INPUTS.values() if each.needs_data)
-        raise UnknownInput(f"{source.name} has nothing to validate with: use one of {with_data}")
+    source = find(request.dataset)
+    files = locate(source.name, request.directory) if source.needs_data else None
     return _module(source.pipeline).dataset(files, split, request)
 
 
