@@ -81,7 +81,7 @@ class Command:
             return replace(self, name=f"revision {wanted}", revision=wanted)
         raise UserError(
             f"--against {wanted}: this is neither settings (NAME=VALUE), nor the Python of an "
-            "environment, nor a revision of the git repository in which the script is"
+            "environment, nor a revision of the git repository that this directory is in"
         )
 
     def environment(self, directory: Path, steps: int | None) -> dict[str, str]:
@@ -311,8 +311,8 @@ def _check_place(run: Run) -> None:
     elsewhere = sorted({rank.code.elsewhere for rank in run.job if rank.code is not None} - {""})
     if elsewhere:
         raise UserError(
-            f"{run.command.name} did not run: a rank imported {elsewhere[0]}; take it off "
-            "PYTHONPATH, or install the project by pip install -e"
+            f"{run.command.name} did not run: a rank imported {elsewhere[0]}; give the command "
+            "relative paths, take it off PYTHONPATH, or install the project by pip install -e"
         )
 
 

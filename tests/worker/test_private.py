@@ -190,10 +190,11 @@ def test_a_revision_stands_in_place_of_the_files_and_an_allowed_directory_is_wri
     with tarfile.open(users.record / private.ARCHIVE, "w") as archive:
         archive.add(users.directory / "kept.txt", "kept.txt")
     (users.record / private.REPLACED).write_text("gone.txt\0kept.txt\0")
-    word = str(users.top / "kept.txt")
-    command = f'cat "$0"; ls; echo kept > {allowed}/log'
-    done = users.run("sh", "-c", command, word, within=within, revision=str(users.record))
-    assert done.stdout.startswith("of a revision"), done.stderr
+    (users.directory / "link").symlink_to(users.top)
+    words = [str(users.directory / name / "kept.txt") for name in ("top", "link")]
+    command = f'cat "$0" "$1"; ls; echo kept > {allowed}/log'
+    done = users.run("sh", "-c", command, *words, within=within, revision=str(users.record))
+    assert done.stdout.startswith("of a revision" * 2), done.stderr
     assert "gone.txt" not in done.stdout
     assert (allowed / "log").read_text() == "kept\n"
 

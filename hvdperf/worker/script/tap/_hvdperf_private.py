@@ -454,9 +454,13 @@ def _moved(own: Any, word: str) -> str:
     """Return a word of a command, which may be a path below the script's directory, for the copy,
     which has no installed environment."""
     is_installed = any((parent / "pyvenv.cfg").exists() for parent in Path(word).parents)
-    if is_installed or not is_below(word, own["top"]):
+    if is_installed or own["at"] == own["top"] or not os.path.isabs(word):
         return word
-    return os.path.normpath(os.path.join(own["at"], os.path.relpath(word, own["top"])))
+    # A link may lead there.
+    path = word if is_below(word, own["top"]) else os.path.realpath(word)
+    if not is_below(path, own["top"]):
+        return word
+    return os.path.normpath(os.path.join(own["at"], os.path.relpath(path, own["top"])))
 
 
 def copy(source: Path, target: Path, without: Path) -> None:
