@@ -56,9 +56,10 @@ _LIKELIER, _NEARLY_OF_ALL, _FAR = 0.5, 1.0, 2.0
 # The correlation of one night and the next that is assumed at first, and for how many changes it
 # counts; the largest that is believed.
 _RHO, _RHO_COUNTS, _RHO_MOST = 0.2, 50, 0.8
-# Noise is outside of the supported range with so few degrees of freedom, or if what all have in
-# common has a correlation of _RHO_MOST over at least so many nights.
-_TAIL_TOO_WILD, _FEWEST_OF_NOISE = 4, 60
+# Noise is outside of the supported range with so few degrees of freedom, if ln of their likelihood
+# is so far above that of normal noise, or if what all have in common has a correlation of _RHO_MOST
+# over at least so many nights.
+_TAIL_TOO_WILD, _SURELY, _FEWEST_OF_NOISE = 4, 3.5, 60
 # All throughputs have a new level if they are above theirs by so many scales on GAP + 1 nights, and
 # one throughput or network has if its own part beyond all is.
 _ROSE, _ROSE_BEYOND = 2.0, 3.0
@@ -201,6 +202,13 @@ class _Shape:
             return _TAILS[int(np.argmax(below <= _NEARLY))]
         usual, own = self._of_parts.tail, _TAILS[int(np.argmax(below <= _NEARLY_OF_ALL))]
         return min(usual, own) if below[_TAILS.index(usual)] >= _LIKELIER else usual
+
+    @property
+    def is_too_wild(self) -> bool:
+        """Return whether the tails are surely too heavy. After a few nights they may only be
+        assumed to be."""
+        heavy = self._likelihood[: _TAILS.index(_TAIL_TOO_WILD) + 1].max()
+        return self.tail <= _TAIL_TOO_WILD and bool(heavy - self._likelihood[-1] > _SURELY)
 
 
 class UsualSpeeds:
@@ -557,7 +565,7 @@ class UsualSpeeds:
     def is_too_wild(self) -> bool:
         """Return whether the noise is outside of the range for which FALSE_A_YEAR holds: tails as
         heavy as Student's t3, or nights that are alike for weeks."""
-        if min(self._shape.tail, self._shape_of_all.tail) <= _TAIL_TOO_WILD:
+        if self._shape.is_too_wild or self._shape_of_all.is_too_wild:
             return True
         residuals = np.array([residual for _, _, residual in self._of_hosts])
         alike = float(residuals[1:] @ residuals[:-1]) / (float(residuals @ residuals) or 1.0)

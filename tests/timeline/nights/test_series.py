@@ -449,6 +449,15 @@ def test_noise_outside_of_the_supported_range_is_reported(
     assert judge_speeds(made).is_too_wild is is_too_wild
 
 
+@pytest.mark.parametrize(("networks", "count"), [(3, 40), (15, 120)])
+def test_few_nights_and_quiet_ones_are_within_the_supported_range(
+    networks: int, count: int
+) -> None:
+    # Of few nights the tails are not known yet; of many throughputs the least scale is too large.
+    year = replace(CALM, noise=0.007, networks=networks)
+    assert not judge_speeds(nights(year, 0)[:count]).is_too_wild
+
+
 def drifting(rate: float, noise: float, start: int, count: int, seed: int) -> list[Night]:
     """Return nights whose throughputs all lose this share a night from a night on."""
     year = replace(CALM, noise=noise, networks=6, world_sizes=(1, 2, 4))
