@@ -133,6 +133,10 @@ class Disturbance:
         return _share([self.usage], [self.usage.steal_seconds])
 
     @property
+    def wait_share(self) -> float:
+        return _share([self.usage], [self.usage.wait_seconds])
+
+    @property
     def taken_share(self) -> float:
         return _share([self.usage], [self.taken_seconds])
 
