@@ -1,8 +1,7 @@
-"""Lines and their lasting changes, along either axis. A line is a figure over the documents of a
-series: nights in the order of dates, or sessions in the order of releases.
+"""Lines, and their lasting changes and drifts. A line is a figure over the nights of a series, in
+the order of dates.
 
-This is the only detector of lasting changes; along releases, a launch takes the place of a night. A
-line is read as it grows: with every night, the nights since the last change are split where the
+A line is read as it grows: with every night, the nights since the last change are split where the
 rank sums before and after differ most (Pettitt, Applied Statistics 28, 1979). If the difference is
 significant and large enough, a change is kept there, and the next one is looked for behind it. So
 what was found is not lost when it is repaired later. Ranks make single bad nights harmless. The
@@ -51,12 +50,10 @@ _CANDIDATES, _LEAST_DISTANCE = 5, 3.2
 class Line:
     """A figure along an axis.
 
-    name: of the case, or of a throughput. model, world_size: of the case. at: index of the document
-    of each figure, ascending; by release, one document has a figure for each launch. figures:
-    positive. lower_is_better: whether the figure is a duration or a growth. verdicts: of the case;
-    () for a throughput. is_gate: whether the figure compares the stack with the reference. replica:
-    what each replica trains on; "" by date, where it is the same on all nights, or a mark. measure:
-    of launches by themselves; None for a case.
+    name: of the case, or of a throughput. model, world_size: of the case. at: index of the night of
+    each figure, ascending. figures: positive. lower_is_better: whether the figure is a duration or
+    a growth. verdicts: of the case; () for a throughput. is_gate: whether the figure compares the
+    stack with the reference. measure: of launches by themselves; None for a case.
     """
 
     name: str
@@ -67,7 +64,6 @@ class Line:
     lower_is_better: bool = False
     verdicts: tuple[Verdict, ...] = ()
     is_gate: bool = False
-    replica: str = ""
     measure: Measure | None = None
 
 
@@ -101,20 +97,17 @@ class Standing(Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """A lasting change of a line. step: in the line's own points. before, since: the date or the
-    release of the last document before it, and of the first one that has it; the same if the change
-    lies within a release. standing: of a change by date, set by by_line; it means nothing by
-    release."""
+    """A lasting change of a line. step: in the line's own points. since: the date of the first
+    night that has it. standing: set by by_line."""
 
     line: Line
     step: Step
-    before: str
     since: str
     standing: Standing = Standing.OPEN
 
     @property
     def at(self) -> int:
-        """Return the index of the first document that has it."""
+        """Return the index of the first night that has it."""
         return self.line.at[self.step.at]
 
     @property
@@ -132,28 +125,23 @@ def percent(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.1f} %"
 
 
-def steps(
-    figures: Sequence[float], level: float = SIGNIFICANT, lasting: float = CONFIRMED
-) -> list[Step]:
+def steps(figures: Sequence[float]) -> list[Step]:
     """Return the lasting changes of a line, in the order of nights. figures: positive, one a night,
-    without gaps. level, lasting: the p that a split needs, and that which one with more than
-    _EXACT_UP_TO nights on each side needs in the end."""
+    without gaps."""
     values = np.log(np.asarray(figures, dtype=float))
     edges = [0]
     kept: set[int] = set()
     for seen in range(2 * FEWEST, len(values) + 1):
-        at = _split(values[:seen], edges, edges[-1], seen, level, level)
+        at = _split(values[:seen], edges, edges[-1], seen)
         if at is not None:
             edges.append(at)
         newest = edges[-1]
-        if newest and newest not in kept and _p_at(values[:seen], edges) < lasting:
+        if newest and newest not in kept and _p_at(values[:seen], edges) < CONFIRMED:
             kept.add(newest)
-    return _refined(values, [*edges, len(values)], kept, level, lasting)
+    return _refined(values, [*edges, len(values)], kept)
 
 
-def _refined(
-    values: np.ndarray, edges: list[int], kept: Set[int], level: float, lasting: float
-) -> list[Step]:
+def _refined(values: np.ndarray, edges: list[int], kept: Set[int]) -> list[Step]:
     """Return the changes at these edges, moved to where all nights between their neighbours put
     them, without those that these nights do not confirm. kept: edges that were confirmed on some
     night; what came later takes none of them back and moves none far."""
@@ -162,7 +150,7 @@ def _refined(
     while place < len(edges) - 1:
         edge = edges[place]
         others = [*edges[:place], *edges[place + 1 :]]
-        at = _split(values, others, edges[place - 1], edges[place + 1], level, lasting)
+        at = _split(values, others, edges[place - 1], edges[place + 1], CONFIRMED)
         if edge in kept and (at is None or abs(at - edge) > FEWEST):
             at = edge
         if at is None:
@@ -175,10 +163,11 @@ def _refined(
 
 
 def _split(
-    values: np.ndarray, edges: list[int], first: int, last: int, level: float, lasting: float
+    values: np.ndarray, edges: list[int], first: int, last: int, lasting: float = SIGNIFICANT
 ) -> int | None:
     """Return the split of the nights from first to before last; None if no split is significant and
-    large enough. edges: the changes known so far. level, lasting: as in `steps`."""
+    large enough. edges: the changes known so far. lasting: the p that one with more than
+    _EXACT_UP_TO nights on each side needs."""
     part = values[first:last]
     count = len(part)
     if count < 2 * FEWEST:
@@ -188,7 +177,7 @@ def _split(
     distances = np.abs(sums - before * (count + 1) / 2) / _spread(before, count)
     distances[: FEWEST - 1] = 0
     distances[count - FEWEST :] = 0
-    if (distances < _least_distance(before, count, level)).all():
+    if (distances < _least_distance(before, count)).all():
         return None
     # Near the ends the distance understates what the exact test sees, so it has the last word.
     likely = [int(at) + 1 for at in np.argsort(-distances)[:_CANDIDATES]]
@@ -202,7 +191,7 @@ def _split(
     exact_up_to = count if fewest <= _EXACT_UP_TO else 0
     summed = np.cumsum(_ranks(part))
     p, at = min((_p(float(summed[at - 1]), at, count - at, exact_up_to), at) for at in likely)
-    level = lasting if min(at, count - at) > _EXACT_UP_TO else level
+    level = lasting if min(at, count - at) > _EXACT_UP_TO else SIGNIFICANT
     if p >= level or not is_large[at]:
         return None
     correlation = _correlation(values, [*edges, first + at])
@@ -227,19 +216,19 @@ def _spread(before: np.ndarray, count: int) -> np.ndarray:
     return np.asarray(np.sqrt(before * (count - before) * (count + 1) / 12))
 
 
-def _least_distance(before: np.ndarray, count: int, level: float) -> np.ndarray:
+def _least_distance(before: np.ndarray, count: int) -> np.ndarray:
     """Return the distance, in standard deviations, below which the rank sum of the first `before`
     of `count` nights is not asked for its p, at least _LEAST_DISTANCE. Of the exact test, a p of
     SIGNIFICANT is the nearer, the fewer nights are on one side; this is a little below all of
     them."""
     few = np.clip(np.minimum(before, count - before), 1, None)
-    return np.asarray(np.maximum(_LEAST_DISTANCE, -ndtri(level / 2) - 1 / 6 - 4.2 / few))
+    return np.asarray(np.maximum(_LEAST_DISTANCE, -ndtri(SIGNIFICANT / 2) - 1 / 6 - 4.2 / few))
 
 
-def rank_test(before: np.ndarray, after: np.ndarray, exact_up_to: int = _EXACT_UP_TO) -> float:
+def rank_test(before: np.ndarray, after: np.ndarray) -> float:
     """Return the two-sided p that both groups have the same values (Mann and Whitney's test)."""
     ranks = _ranks(np.concatenate((before, after)))[: len(before)]
-    return _p(float(ranks.sum()), len(before), len(after), exact_up_to)
+    return _p(float(ranks.sum()), len(before), len(after), _EXACT_UP_TO)
 
 
 def _p(rank_sum: float, before: int, after: int, exact_up_to: int) -> float:

@@ -269,8 +269,7 @@ def without(line: Line, left_out: Set[int]) -> Line:
 
 def _changes(line: Line, nights: Sequence[Night]) -> Iterator[Change]:
     for step in steps(line.figures):
-        before, since = (nights[line.at[place]].night for place in (step.at - 1, step.at))
-        yield Change(line, step, f"{before}", f"{since}")
+        yield Change(line, step, f"{nights[line.at[step.at]].night}")
 
 
 def repeat(night: Night, line: Line) -> str:
