@@ -13,12 +13,10 @@ from itertools import chain
 from pathlib import Path
 from statistics import median
 
-from hvdperf.errors import refusing
-from hvdperf.files import write_whole
-from hvdperf.paths import shown
 from hvdperf.records.documents import Summary
 from hvdperf.records.outcome import Measure
 from hvdperf.report import html, plots
+from hvdperf.report.commands import write_file
 from hvdperf.report.content import CaseNote, Column, Figure, Plot, Report, Section, Table
 from hvdperf.report.words import machine, stack
 from hvdperf.timeline import store
@@ -62,13 +60,6 @@ class Place:
         """Return the address of a session's page as seen from another one; "" without one."""
         path = self.pages / f"{part.session if part else ''}.html"
         return os.path.relpath(path, start.parent) if path.exists() else ""
-
-
-def _write(path: Path, report: Report) -> Path:
-    """Write a page, and return its path. Raises UserError."""
-    with refusing(f"{shown(path)} cannot be written: ", OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return write_whole(path, html.page(report))
 
 
 def _texts(*titles: str) -> list[Column]:
@@ -120,7 +111,7 @@ def write_index(path: Path, root: Path, pages: Path, until: date) -> Path:
         next_steps=tuple(chain.from_iterable(report.next_steps for _, report in found)),
         headline=told if found else "There is no night yet: `hvdperf nightly run` measures one",
     )
-    return _write(path, report)
+    return write_file(path, html.page(report), "--results")
 
 
 def _open(series: Series) -> list[Finding]:
@@ -233,7 +224,7 @@ def write_series(place: Place, name: str, left_out: list[str]) -> tuple[Series, 
         lead=(f"{told[:1].upper()}{told[1:]}.",),
         links=tuple((words, address) for words, address in links if address),
     )
-    _write(path, report)
+    write_file(path, html.page(report), "--results")
     return series, report
 
 
