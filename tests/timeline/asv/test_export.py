@@ -27,8 +27,8 @@ from hvdperf.timeline.history import (
 )
 from hvdperf.timeline.stacks import missing
 from hvdperf.verdict import Verdict
-from tests.support.asv_projects import asv_project
 from tests.support.histories import MACHINE_LABEL, raw_result
+from tests.support.published import asv_project
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session
 
