@@ -113,8 +113,11 @@ def _may_end(rounds: Sequence[Reports], own_data: bool) -> str:
     read."""
     if _most(_slows_down, rounds):
         seen = "memory still grew at the end of the run, but more slowly"
-    elif own_data and not _most(_has_left_a_pass, rounds):
-        seen = "memory grew in a first pass over your own data, which the run had not left behind"
+    elif own_data and _most(_is_like_a_cache, rounds):
+        seen = (
+            "memory grew on all ranks alike with the samples that were read, and the run had not "
+            "left a first pass over them behind"
+        )
     else:
         return ""
     return f"{seen}: a cache may still be filling; run longer (runs.endurance_steps of a profile)"
@@ -136,11 +139,22 @@ def _slows_down(ranks: Reports) -> bool:
     return rest <= FLAT_SHARE * last and third <= SLOWER * second
 
 
-def _has_left_a_pass(ranks: Reports) -> bool:
-    """Return whether a rank went on so long after a first pass over the user's own data that
+def _is_like_a_cache(ranks: Reports) -> bool:
+    """Return whether memory grew in proportion to the samples of a pass that no rank has left
+    behind: from the beginning on, and on all ranks alike."""
+    third = ranks[0].steps / 3
+    early = [_rate(rank.memory, 0, third) for rank in ranks]
+    late = [_rate(rank.memory, third, rank.steps) for rank in ranks]
+    alike = min(late) >= max(late) / 2
+    proportional = all(begun >= rate / 2 for begun, rate in zip(early, late, strict=True))
+    return alike and proportional and not any(map(has_left_a_pass, ranks))
+
+
+def has_left_a_pass(rank: RunReport) -> bool:
+    """Return whether the run went on so long after a first pass over the user's own data that
     `ended_at` would have seen the end of a cache's growth."""
-    passes = [(rank.samples_of_a_pass, rank.samples) for rank in ranks]
-    return any(size is not None and size <= (1 - FLAT_SHARE) * read for size, read in passes)
+    pass_ = rank.samples_of_a_pass
+    return pass_ is not None and pass_ <= (1 - FLAT_SHARE) * rank.samples
 
 
 def _longest_rest(memory: Readings, rate: float) -> float:
