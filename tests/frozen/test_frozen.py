@@ -53,7 +53,7 @@ CHANGED = {
     r"/keys/night\.schema/pair": "the same",
     r"/years/(correlated|nodes|steps)-\d+/fell/\d+/(lower|upper)": "the correlation of nights is "
     "that of their differences, and all throughputs have their own: intervals move by 0.0002",
-    r"/years/steps-060/fell/0/change": "the last night that falls is another one: two nights of "
+    r"/years/steps-(060|075)/fell/0/change": "the last night that falls is another one: two nights of "
     "three are no rule of their own",
     r"/years/steps-(165|195|225|270|310|364)/(fell|change points)": "the "
     "planted drift is one finding in place of a fall and a row of change points",
