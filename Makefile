@@ -139,7 +139,7 @@ simulate: env ## simulate error rates and durations of verdicts: the tables of d
 trust: env data ## inject faults in 20 more sessions of up to 18 min, and count detections
 	@$(ACTIVATE); python -m bench trust $(ARGS)
 
-truth: env ## how often hvdperf errs on recorded faults; ARGS=results/runs/... adds sessions
+truth: env ## how often performance gates err on recorded faults; ARGS=results/runs/... adds sessions
 	@$(ACTIVATE); python -m bench truth $(ARGS)
 
 history: env ## import the sessions of results/, publish both histories, serve them
