@@ -152,7 +152,8 @@ def _is_slower(speed: Speed) -> bool:
 
 def _standing_for_all(changes: Changes, is_wanted: Callable[[Speed], bool]) -> list[What]:
     """Return of what is wanted only that which stands for the rest, in the order of measures: all,
-    if most throughputs are slower, then networks, then throughputs, the slowest first."""
+    if most throughputs are slower, then networks, likewise, then throughputs, the slowest
+    first."""
     found = []
     for measure, speeds in changes.items():
         throughputs = _of(Scope.THROUGHPUT, speeds)
@@ -161,6 +162,11 @@ def _standing_for_all(changes: Changes, is_wanted: Callable[[Speed], bool]) -> l
         if ALL in kept and 0 < len(slower) < MOST * len(throughputs):
             means = {key: Key(Scope.NETWORK, key.name) for key in slower}
             kept = {mean if mean in speeds else key for key, mean in means.items()}
+        for mean in _of(Scope.NETWORK, kept):
+            own = {key for key in throughputs if key.name == mean.name}
+            low = own.intersection(slower)
+            if 0 < len(low) < MOST * len(own):
+                kept = kept - {mean} | low
         networks = {key.name for key in kept if key.scope is Scope.NETWORK}
         # Nodes among the throughputs of one replica.
         places = {

@@ -449,6 +449,15 @@ def test_noise_outside_of_the_supported_range_is_reported(
     assert judge_speeds(made).is_too_wild is is_too_wild
 
 
+def test_a_fall_at_one_world_size_is_not_spread_over_its_networks() -> None:
+    made = [*MADE[:-1], slowed(MADE[-1], 0.8, lambda _, world_size: world_size == 8)]
+    fall = judge_speeds(made).on
+    assert fall is not None
+    assert {key.world_size for _, key in fall.what} == {8}
+    fallen = [fall.changes[measure][key].change for measure, key in fall.what]
+    assert fallen == pytest.approx([0.8] * 3, abs=0.03)
+
+
 @pytest.mark.parametrize(("networks", "count"), [(3, 40), (15, 120)])
 def test_few_nights_and_quiet_ones_are_within_the_supported_range(
     networks: int, count: int
