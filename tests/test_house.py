@@ -287,19 +287,19 @@ def test_a_module_runs_only_when_all_of_it_is_there():
 # The most lines of each package, neither blank, comment nor docstring; of scripts for the shell and
 # the browser, all lines. A change may lower them; raising one needs a reason in its commit.
 LINES = {
-    "models": 1545,
-    "leaves": 1108,
-    "worker": 4136,
-    "machine": 1394,
+    "models": 1529,
+    "leaves": 1107,
+    "worker": 4139,
+    "machine": 1397,
     "plan": 1829,
-    "records": 1071,
-    "explain": 1004,
+    "records": 1079,
+    "explain": 1012,
     "launch": 2202,
     "vet": 463,
-    "work": 1271,
+    "work": 1272,
     "judge": 365,
-    "session": 2125,
-    "timeline": 3817,
+    "session": 2124,
+    "timeline": 3813,
     "report": 3522,
     "script": 2137,
     "hvdperf": 85,
@@ -308,7 +308,7 @@ LINES = {
     "ci": 116,
     "docs": 438,
     "scripts": 1689,
-    "tests": 28794,
+    "tests": 28826,
 }
 # The most files of Python outside tests, and imports of more than IMPORTED names.
 FILES, LONG_IMPORTS, IMPORTED = 209, 33, 5
