@@ -110,9 +110,11 @@ def training_of(ranks: Sequence[Rank], jobs: int, launch: Launch = NOT_KEPT) -> 
     """Return what is known of a training. ranks: of one job, at least one."""
     wrong, parts = problems(ranks), parts_of(ranks)
     limit = limits.limit_of(parts, wrong, ranks)
-    if not wrong and launch.status and not any(rank.count for rank in ranks):
+    if not wrong and launch.status and parts is None:
+        has_steps = any(rank.count for rank in ranks)
+        after = "after too few steps to tell" if has_steps else "before its first step was done"
         limit = Limit(
-            f"the command ended with status {launch.status} before its first step was done",
+            f"the command ended with status {launch.status} {after}",
             "see its own messages above the report",
         )
     stall = stall_of(ranks)

@@ -15,7 +15,7 @@ from hvdperf.plan.arms import Term
 from hvdperf.script.checks import Limit, problems
 from hvdperf.script.launch import Command, Figure, Run
 from hvdperf.script.limits import faults_of, groups_of, limit_of
-from hvdperf.script.recorded import Cores, Cpu, Pause, Rank, Row, Slow, Steps
+from hvdperf.script.recorded import Cores, Cpu, Launch, Pause, Rank, Row, Slow, Steps
 from hvdperf.script.terms import TERMS, Parts, parts_of, paused_steps, stop_of
 from hvdperf.script.training import lines, training_of
 from hvdperf.worker.script.tap._hvdperf_recorder import BIN, FIRST, OF_LOOP
@@ -211,6 +211,12 @@ def test_a_pause_is_a_slow_step_and_changes_no_term() -> None:
     assert parts.tail.count == 1
     assert sum(map(parts.share, TERMS)) + parts.tail.share == pytest.approx(1, abs=0.01)
     assert "1 slow steps" not in told(ranks)
+
+
+def test_a_command_that_failed_after_few_steps_is_not_to_be_run_for_longer() -> None:
+    ranks = made([[SAME] * 3] * 2)
+    assert "status 139" in training_of(ranks, 1, Launch((), 139)).limit.told
+    assert "status" not in training_of(ranks, 1, Launch((), 0)).limit.told
 
 
 def test_too_few_steps_are_told_as_such() -> None:
