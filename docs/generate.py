@@ -168,11 +168,10 @@ def _asked() -> Iterator[tuple[Question, str, str, str]]:
             continue
         for test in vars(importlib.import_module(f"perf.{path.stem}")).values():
             for mark in getattr(test, "pytestmark", ()):
-                if mark.kwargs.get("scripts"):
-                    continue
                 found = mark.kwargs["ask"](workload, 2)
                 smallest, largest = mark.kwargs.get("smallest", 2), mark.kwargs.get("largest")
-                replicas = "1 replica" if largest == 1 else f"{smallest} replicas or more"
+                replicas = f"{smallest} replica{'s' * (smallest > 1)}"
+                replicas += "" if largest == smallest else " or more"
                 replicas = "" if (smallest, largest) == (1, None) else replicas
                 for each in [found] if isinstance(found, Comparison) else found:
                     yield each.question, each.variant, path.name, replicas

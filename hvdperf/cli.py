@@ -66,6 +66,8 @@ class Parser(argparse.ArgumentParser):
     are of this class as well."""
 
     def error(self, message: str) -> NoReturn:
+        if message.startswith("unrecognized"):
+            message += "; the command of another program comes after --"
         complain(f"{self.prog}: {message}; see {self.prog} --help")
         self.exit(REFUSED)
 

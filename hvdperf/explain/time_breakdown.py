@@ -83,6 +83,7 @@ def straggler(waited: Sequence[Sequence[float]], step_seconds: float) -> Straggl
     if len(waited) < 2:
         return None
     steps = list(zip(*waited, strict=True))
+    # The last one has waited least.
     lasts = [step.index(min(step)) for step in steps]
     rank = max(range(len(waited)), key=lasts.count)
     times = lasts.count(rank)
@@ -92,12 +93,12 @@ def straggler(waited: Sequence[Sequence[float]], step_seconds: float) -> Straggl
         median(other for i, other in enumerate(step) if i != rank) - step[rank] for step in steps
     ]
     lag = median(lags)
-    if lag < SHARE_OF_A_STEP * step_seconds or not _lasts(lags, len(waited)):
+    if lag < SHARE_OF_A_STEP * step_seconds or not _endures(lags, len(waited)):
         return None
     return Straggler(rank, lag, times / len(steps))
 
 
-def _lasts(lags: Sequence[float], ranks: int) -> bool:
+def _endures(lags: Sequence[float], ranks: int) -> bool:
     """Return whether the lag of one of several ranks is above 0 throughout a run, though who is
     late may drift.
 

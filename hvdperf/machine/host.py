@@ -400,6 +400,7 @@ def _governor(root: Path) -> str | None:
 
 
 def _container(environment: Mapping[str, str], root: Path) -> str | None:
+    """Return HVDPERF_CONTAINER, or else the kind of container; None outside of one."""
     if named := environment.get("HVDPERF_CONTAINER"):
         return named
     if "APPTAINER_CONTAINER" in environment or "SINGULARITY_CONTAINER" in environment:

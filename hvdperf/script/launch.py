@@ -25,7 +25,7 @@ from hvdperf.machine import stack, starting
 from hvdperf.paths import shown
 from hvdperf.script.checks import stall_of
 from hvdperf.script.recorded import Rank, last_job, read_ranks
-from hvdperf.timeline.processes import Git, ended
+from hvdperf.timeline.processes import Git, run_to_end
 from hvdperf.worker.script.tap import _hvdperf_private as private
 from hvdperf.worker.script.tap import _hvdperf_recorder as recorder
 
@@ -157,7 +157,9 @@ def run(command: Command, directory: Path, steps: int | None) -> int:
     ended it. Raises UserError if it does not start."""
     words, environment = on_all_hosts(command.words), command.environment(directory, steps)
     with refusing(f"{command.words[0]}: does not start: ", OSError):
-        status = ended(words, cwd=None, env=environment, meanwhile=partial(_look, directory, set()))
+        status = run_to_end(
+            words, cwd=None, env=environment, meanwhile=partial(_look, directory, set())
+        )
     return status if status >= 0 else 128 - status
 
 
@@ -272,7 +274,7 @@ def short_run(command: Command, directory: Path, steps: int) -> Run:
         words = on_all_hosts(command.words, *command.settings, private.VARIABLE)
         shell = ["sh", "-c", 'exec "$@" 2>&1', "sh", *private.command(words)]
         with open(output, "w") as stream:
-            status = ended(shell, stream, place, environment)
+            status = run_to_end(shell, stream, place, environment)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if status in _INTERRUPTED:

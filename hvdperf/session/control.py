@@ -79,13 +79,13 @@ class Control:
 
     def examined(self, arm: Arm, failure: Failure) -> Failure:
         """Return the failure, marked as the machine's if the machine or the user's environment is
-        at fault, with what is wrong."""
+        at fault, with what is wrong. A reason also counts for later launches of as many processes
+        or more."""
         injected = self.arm_launcher.fault is not None or arm.injected not in ("", AA)
         if injected or not failure.started or failure.of_user or failure.of_node:
             return failure
-        said = [failure.cause, *failure.tail]
-        reason = missing(arm.processes, said, self._killed)
-        self._killed = killed_for_memory()
+        before, self._killed = self._killed, killed_for_memory()
+        reason = missing(arm.processes, [failure.cause, *failure.tail], before)
         if not reason and failure.phase in _STARTING:
             known = (text for count, text in self._known.items() if arm.processes >= count)
             reason = next(known, "") or self._compared(arm)

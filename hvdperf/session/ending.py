@@ -50,16 +50,17 @@ def ending(status: int, verdicts: Sequence[Verdict], *interruptions: str) -> str
     """Return the meaning of the session's exit status, in one line. verdicts: on all of its
     cases. interruptions: why it was interrupted, the first reason first, if that is known."""
     count = Counter(verdicts)
-    word = next((word for word, each in EXIT_STATUS.items() if each == status), None)
-    told = _STATUSES.get(status, "pytest itself failed")
-    if status == INTERRUPTED and interruptions:
-        told = told.replace("interrupted", f"interrupted by {interruptions[0]}", 1)
+    worst = next((verdict for verdict, each in EXIT_STATUS.items() if each == status), None)
     if status == 0:
-        told = f"{count[Verdict.PASS]} PASS"
-    elif word is not None and count[word]:
+        meaning = f"{count[Verdict.PASS]} PASS"
+    elif worst is not None and count[worst]:
         judged = sum(count[each] for each in EXIT_STATUS)
-        told = f"{word.value}, {count[word]} of {judged} cases {_MEANINGS[word]} (see above)"
-    return f"exit status {status}: {told}"
+        meaning = f"{worst.value}, {count[worst]} of {judged} cases {_MEANINGS[worst]} (see above)"
+    else:
+        meaning = _STATUSES.get(status, "pytest itself failed")
+        if status == INTERRUPTED and interruptions:
+            meaning = meaning.replace("interrupted", f"interrupted by {interruptions[0]}", 1)
+    return f"exit status {status}: {meaning}"
 
 
 def explanation(outcome: Outcome) -> str:

@@ -31,7 +31,7 @@ from hvdperf.timeline.nights.run import NightPlan, run
 from hvdperf.timeline.nights.series import Series
 from hvdperf.timeline.nights.watch import Watched, badness, state_of, write_issues
 from hvdperf.timeline.pages import write_index
-from hvdperf.timeline.processes import ended, without_secret
+from hvdperf.timeline.processes import run_to_end, without_secret
 from hvdperf.timeline.publish import Place, added_in_words, fetched, publish
 from hvdperf.timeline.store import INDEX, NIGHTS
 from hvdperf.verdict import Verdict
@@ -159,7 +159,7 @@ def _on_each_node(launch: Sequence[str], plan: NightPlan) -> Night:
     ]
     # The launcher finds the command in the activated environment of each node.
     command = ["hvdperf", "nightly", "run", "--by-node", *options, "--", *plan.arguments]
-    status = ended([*launch, *command])
+    status = run_to_end([*launch, *command])
     nights = read_nights(plan.directory).of.get(plan.series, ())
     found = next((night for night in nights if night.night == plan.night), None)
     ended_with = f"--launch {shlex.join(launch)}: ended with status {status}; see its output"

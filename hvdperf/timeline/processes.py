@@ -35,7 +35,7 @@ def is_without_session(status: int) -> bool:
     return status < 0 or status in NO_SESSION
 
 
-def ended(
+def run_to_end(
     command: Sequence[str],
     output: TextIO | None = None,
     cwd: Path | None = ROOT,
@@ -81,7 +81,7 @@ def run_session(arguments: Sequence[str], results: Path, lost: str, quiet: bool 
     """
     before = set(results.glob("runs/*"))
     command = [sys.executable, "-m", "pytest", *arguments, f"--results={results}"]
-    status = ended(command, sys.stderr if quiet else None)
+    status = run_to_end(command, sys.stderr if quiet else None)
     new = sorted(set(results.glob("runs/*")) - before)
     if is_without_session(status) or not new:
         raise UserError(f"{lost}: pytest ended with status {status}; see its output above")

@@ -49,7 +49,7 @@ class Sessions:
 @pytest.fixture
 def sessions(tmp_path, monkeypatch):
     made = Sessions(tmp_path)
-    monkeypatch.setattr("hvdperf.timeline.processes.ended", made)
+    monkeypatch.setattr("hvdperf.timeline.processes.run_to_end", made)
     monkeypatch.setattr(trust, "LOG", made.log)
     return made
 
@@ -104,8 +104,8 @@ while :; do sleep 0.05; done
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_whoever_ends_it_waits_for_pytest_to_end(number):
-    code = "import sys; from hvdperf.timeline.processes import ended; "
-    code += f"sys.exit(ended(['sh', '-c', {WAITS!r}]))"
+    code = "import sys; from hvdperf.timeline.processes import run_to_end; "
+    code += f"sys.exit(run_to_end(['sh', '-c', {WAITS!r}]))"
     process = subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=ROOT,

@@ -97,7 +97,7 @@ def test_the_steps_measure_publish_and_watch(clone: Path, tmp_path: Path, kind: 
     with tarfile.open(clone / "nights.tar.gz") as packed:
         assert not any(".published" in name for name in packed.getnames())
     if kind == "github":
-        assert summary.read_text().startswith("# hvdperf: ")
+        assert summary.read_text().startswith("    hvdperf: ")
 
 
 def test_jobs_have_time_limits_and_only_measuring_needs_gpus_and_is_not_cancelled() -> None:

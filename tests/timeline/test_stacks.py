@@ -464,7 +464,7 @@ def ends(tmp_path, monkeypatch):
             session_of(tmp_path / "stack", made)
             return status
 
-        monkeypatch.setattr("hvdperf.timeline.processes.ended", run)
+        monkeypatch.setattr("hvdperf.timeline.processes.run_to_end", run)
 
     return ended
 

@@ -86,6 +86,7 @@ def by_line(nights: Sequence[Night], accepted: date = date.min) -> ByLine:
 def lines(nights: Sequence[Night], gates: bool = False) -> list[Line]:
     """Return the lines of a series: the throughputs, then the figures of its cases, by name.
     nights: in the order of dates. gates: whether those against the reference stack are wanted."""
+    # By name, then by index of the night: the rows of its nodes.
     found: dict[str, dict[int, list[Row]]] = {}
     for index, night in enumerate(nights):
         for part, row in night.cases:

@@ -127,7 +127,9 @@ class Night:
         only the first counts."""
         found: dict[str, dict[Throughput, tuple[float, ...]]] = {}
         for part in self.parts:
-            for each in () if part.kind.is_again and part.disturbed else part.of(measure):
+            if part.kind.is_again and part.disturbed:
+                continue
+            for each in part.of(measure):
                 own, key = found.setdefault(part.node, {}), (each.model, each.world_size)
                 own[key] = (*own.get(key, ()), *each.values)
         return found
@@ -203,8 +205,11 @@ def write_night(directory: Path, night: Night) -> Path:
 
 
 def read_night(path: Path) -> Night:
-    """Read a document. Raises Unreadable if it is broken or not that of its path."""
+    """Read a document. Raises Unreadable if it is broken, not that of its path, or of a date to
+    come, after which a series would never be missing."""
     night = read_document(path, Night, FORMAT, {1: _upgraded})
+    if night.night > datetime.now(UTC).date() + timedelta(days=1):
+        raise Unreadable(f"its night, {night.night}, has not come yet")
     if (night.series, stem(night.night, night.node)) != (path.parent.name, path.stem):
         raise Unreadable(f"it is of {night.series}, {stem(night.night, night.node)}")
     return night

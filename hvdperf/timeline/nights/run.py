@@ -27,7 +27,7 @@ from hvdperf.session.control import local_preflight
 from hvdperf.timeline.nights import night as documents
 from hvdperf.timeline.nights.falls import judge_speeds
 from hvdperf.timeline.nights.night import Night, stem
-from hvdperf.timeline.processes import ended, is_without_session
+from hvdperf.timeline.processes import is_without_session, run_to_end
 from hvdperf.timeline.store import NIGHTS, alone, named, read_all
 
 # The share of a session's minutes that measuring its suspects again may take, and the least.
@@ -248,7 +248,7 @@ def _pytest(launch: Sequence[str], arguments: Sequence[str], label: str) -> int:
     # mpirun and srun find the command of that name in the activated environment.
     pytest = ["pytest"] if launch else [sys.executable, "-m", "pytest"]
     os.environ["HVDPERF_LABEL"] = label
-    return ended(guarded([*launch, *pytest, *arguments]))
+    return run_to_end(guarded([*launch, *pytest, *arguments]))
 
 
 def _session_of(plan: NightPlan, label: str) -> Archive | None:

@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -400,3 +400,13 @@ case $2 in
     comment) echo "comment $3" >> "$ISSUES/log"; test -s "$5" ;;
 esac
 """
+
+
+def test_a_night_that_has_not_come_yet_is_left_out(tmp_path: Path) -> None:
+    later = replace(MADE[-1], night=date(2099, 1, 1))
+    for night in (*MADE, later):
+        write_night(tmp_path, night)
+    read = read_nights(tmp_path)
+    assert [night.night for night in read.of["a100"]] == [night.night for night in MADE]
+    (line,) = read.left_out
+    assert "2099-01-01, has not come yet" in line

@@ -950,17 +950,14 @@ def _leaves(fetches: Any) -> Any:
         yield fetches
 
 
-def _exchanges(node: Any, library: Any) -> Any:
+def _exchanges(node: Any, unseen: Any) -> Any:
     """Return whether a node is an exchange of Horovod, or calls a function that needs one, such as
-    a branch of an If. library: functions that were not looked at yet, by name."""
+    a branch of an If. unseen: functions by name; one that is looked at is taken out."""
     if node.op.startswith(EXCHANGES):
         return True
-    called = [
-        library.pop(func.name, None)
-        for value in node.attr.values()
-        for func in (value.func, *value.list.func)
-    ]
-    return any(_exchanges(inner, library) for each in called if each for inner in each.node_def)
+    names = [f.name for value in node.attr.values() for f in (value.func, *value.list.func)]
+    called = [unseen.pop(name) for name in names if name in unseen]
+    return any(_exchanges(inner, unseen) for each in called for inner in each.node_def)
 
 
 def _kind_of(graph: Any, fetches: Any) -> Any:
@@ -1124,7 +1121,6 @@ def _batch_of(graph: Any) -> Any:
 
 
 def _after_exchange(begun: Any, result: Any) -> None:
-
     kind, ready = begun
     if kind == "eager":
         steps = _of_loop()
@@ -1212,6 +1208,7 @@ def _hook_optimizer(module: Any) -> None:
 def _hook_input(module: Any) -> None:
     @_around(module.OwnedIterator, "_next_internal")
     def next_internal(original: Any, self: Any) -> Any:
+        """Eagerly, note the wait and the batch; in a graph, stamp before and after the batch."""
         from tensorflow.python.eager import context
 
         if context.executing_eagerly():
@@ -1235,13 +1232,11 @@ def _hook_input(module: Any) -> None:
 
 
 def _note_epoch(dataset: Any) -> None:
-
     if tf.executing_eagerly():
         _state.epoch = max(_state.epoch, int(dataset.cardinality()))
 
 
 def _asked() -> Any:
-
     if _state.jit or _state.current is None or not _state.current.variables:
         return None
     with tf.device("CPU:0"):
@@ -1271,7 +1266,6 @@ def _given(asked: Any, result: Any) -> None:
 
 
 def _note_batch(iterator: Any, result: Any) -> None:
-
     leaves = tf.nest.flatten(result)
     first = next(
         (x for x in leaves if getattr(x, "shape", None) is not None and x.shape.rank), None
