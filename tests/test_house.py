@@ -288,8 +288,8 @@ def test_a_module_runs_only_when_all_of_it_is_there():
 # the browser, all lines. A change may lower them; raising one needs a reason in its commit.
 LINES = {
     "models": 1529,
-    "leaves": 1107,
-    "worker": 4139,
+    "leaves": 1109,
+    "worker": 4136,
     "machine": 1397,
     "plan": 1829,
     "records": 1079,
@@ -299,16 +299,16 @@ LINES = {
     "work": 1272,
     "judge": 365,
     "session": 2124,
-    "timeline": 3813,
+    "timeline": 3817,
     "report": 3522,
-    "script": 2137,
+    "script": 2141,
     "hvdperf": 85,
     "perf": 86,
     "bench": 1453,
     "ci": 116,
-    "docs": 438,
+    "docs": 437,
     "scripts": 1689,
-    "tests": 28826,
+    "tests": 28838,
 }
 # The most files of Python outside tests, and imports of more than IMPORTED names.
 FILES, LONG_IMPORTS, IMPORTED = 209, 33, 5
