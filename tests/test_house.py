@@ -289,7 +289,7 @@ def test_a_module_runs_only_when_all_of_it_is_there():
 LINES = {
     "models": 1529,
     "leaves": 1109,
-    "worker": 4136,
+    "worker": 4137,
     "machine": 1397,
     "plan": 1829,
     "records": 1079,
@@ -301,14 +301,14 @@ LINES = {
     "session": 2124,
     "timeline": 3817,
     "report": 3522,
-    "script": 2141,
+    "script": 2144,
     "hvdperf": 85,
     "perf": 86,
     "bench": 1453,
     "ci": 116,
     "docs": 437,
     "scripts": 1689,
-    "tests": 28838,
+    "tests": 28841,
 }
 # The most files of Python outside tests, and imports of more than IMPORTED names.
 FILES, LONG_IMPORTS, IMPORTED = 209, 33, 5

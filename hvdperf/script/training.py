@@ -275,7 +275,11 @@ def exchanged(training: Training) -> Iterator[str]:
         more = f", {sparse} of them sparse" if sparse else ""
         yield f"allreduced in `{name}`: {tensors} tensors{more}, {size / 1e6:.2f} MB"
     if rank.others:
-        told = ", ".join(f"{name} ({count})" for name, count in rank.others.items())
+        # Nothing counts how often a branch is taken.
+        told = ", ".join(
+            f"{name} ({'up to ' * ('branches' in name)}{count})"
+            for name, count in rank.others.items()
+        )
         yield f"collectives called by the script: {told}"
     if rank.local:
         yield f"rank-local variables: {rank.local} of {rank.updated}"

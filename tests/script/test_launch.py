@@ -220,6 +220,8 @@ def test_whatever_is_done_besides_the_training_step_has_its_own_term(tmp_path: P
     assert sum(found.values()) == pytest.approx(parts.by_rank[0].period, rel=0.01)
     assert {"evaluate", "hvd.broadcast_variables"} == set(parts.others)
     assert first.others["allreduce in steps"] == 3 * 60
+    assert first.others["allreduce in branches of steps"] == 60
+    assert "allreduce in branches of steps (up to 60)" in done.stdout
     assert first.others["broadcast_variables between steps"] == 60
     steps = steps_of(first)
     assert steps.period is not None

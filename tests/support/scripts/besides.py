@@ -22,6 +22,8 @@ def step():
         loss = tf.reduce_mean((x @ weights - 1.0) ** 2)
     gradients = hvd.DistributedGradientTape(tape).gradient(loss, [weights])
     optimizer.apply_gradients([(gradients[0], weights)])
+    # A branch that is never taken.
+    tf.cond(loss < 0, lambda: hvd.allreduce(loss, name="rare"), lambda: loss)
     return [hvd.allreduce(loss, name=f"metric{number}") for number in range(3)]
 
 

@@ -1023,6 +1023,10 @@ def _count_calls(module: Any, *names: Any) -> None:
             _around(module, name)(functools.partial(_counted, name))
 
 
+# What tf.cond and tf.while_loop are traced into.
+_INNER_GRAPHS = ("CondBranchFuncGraph", "WhileBodyFuncGraph")
+
+
 def _counted(name: Any, original: Any, /, *arguments: Any, **named: Any) -> Any:
     """Call an operation of Horovod, and count that. Between steps it is a call of a function that
     does nothing but exchange."""
@@ -1030,10 +1034,12 @@ def _counted(name: Any, original: Any, /, *arguments: Any, **named: Any) -> Any:
     is_eager = tf.executing_eagerly()
     is_apart = is_eager and _is_between_steps()
     if not _state.in_gradients:
-        # In a graph a call is asked for while it is traced, and then made in every step.
         counts, key = _state.others, f"{name} {'in' if steps else 'between'} steps"
         if steps is not None and not is_eager:
-            counts, key = steps.asked, name
+            # In a graph a call is asked for while it is traced, and then made in every step, unless
+            # it is in a branch or a loop.
+            is_inner = type(tf.compat.v1.get_default_graph()).__name__ in _INNER_GRAPHS
+            counts, key = steps.asked, f"{name} in {'branches of ' * is_inner}steps"
         counts[key] = counts.get(key, 0) + 1
         if name in REDUCTIONS and steps is not None:
             steps.others = True
@@ -1428,9 +1434,8 @@ def _known(is_last: Any, waits: Any) -> Any:
     others = dict(_state.others)
     for steps in _state.series.values():
         for name, count in steps.asked.items():
-            key = f"{name} in steps"
             count *= steps.count / max(1, steps.traces)
-            others[key] = others.get(key, 0) + round(count)
+            others[name] = others.get(name, 0) + round(count)
     found = {
         **{name: getattr(_state, name) for name in WRITTEN},
         "format": FORMAT,
