@@ -804,8 +804,8 @@ def test_a_gpu_runs_behind_unless_ranks_wait_for_each_other(
 
 def optimizers(world: World) -> Any:
     class Optimizer:
-        def apply_gradients(self, pairs: Any, name: str = "") -> Any:
-            return list(pairs), name
+        def apply_gradients(self, grads_and_vars: Any, name: str = "") -> Any:
+            return list(grads_and_vars), name
 
     world.hook("keras.src.optimizers.optimizer", Optimizer=Optimizer)
     return Optimizer
@@ -817,11 +817,14 @@ def test_an_update_without_an_exchange_is_a_step_of_a_loop(world: World) -> None
     for _ in range(4):
         world.at += 0.5
         assert optimizer.apply_gradients(iter([(1, weight)]), "n") == ([(1, weight)], "n")
+    world.at += 0.5
+    by_name = optimizer.apply_gradients(name="n", grads_and_vars=[(1, weight)])
+    assert by_name == ([(1, weight)], "n")
     rank = world.end()
     steps = steps_of(rank)
-    assert (steps.updates, steps.exchanges, steps.count) == (True, False, 4)
-    assert [row.period for row in steps.rows[1:]] == pytest.approx([0.5] * 3)
-    assert [(row.ready, row.done) for row in steps.rows] == [(0.0, 0.0)] * 4
+    assert (steps.updates, steps.exchanges, steps.count) == (True, False, 5)
+    assert [row.period for row in steps.rows[1:]] == pytest.approx([0.5] * 4)
+    assert [(row.ready, row.done) for row in steps.rows] == [(0.0, 0.0)] * 5
     assert (rank.updated, rank.unexchanged) == (1, ())
     assert rank.weights == (("kernel", zlib.crc32(weight.array.tobytes()), -6.0, 6.0),)
 
@@ -885,14 +888,15 @@ def test_updates_belong_to_the_function_or_have_seconds_of_their_own(world: Worl
     train, optimizer, weight = world.training(), BaseOptimizer(), Tensor(1, name="handed")
     within = type(train)(lambda: optimizer.apply([1]), "within")
     for _ in range(4):
-        assert optimizer.apply([1], [weight]) == ([1], [weight])
+        by_name = optimizer.apply(grads=[1], trainable_variables=[weight])
+        assert by_name == optimizer.apply([1], [weight]) == ([1], [weight])
         within()
         train()
     rank = world.end()
     updates = {each.name: each.updates for each in rank.series}
     assert (updates["within"], updates["step"], rank.updated) == (True, False, 2)
     (rows,) = (each.rows[1:] for each in rank.series if each.name == "step")
-    assert [row.applied for row in rows] == pytest.approx([0.3] * 3)
+    assert [row.applied for row in rows] == pytest.approx([0.6] * 3)
     assert [row.elsewhere for row in rows] == pytest.approx([0.4] * 3)
 
 

@@ -1188,14 +1188,17 @@ def _updated(optimizer: Any, variables: Any) -> None:
             _add_of_loop(steps, 0.0, now())
 
 
-def _update(original: Any, self: Any, grads: Any, *arguments: Any, **named: Any) -> Any:
+def _update(original: Any, self: Any, /, *arguments: Any, **named: Any) -> Any:
     """Update by an optimizer, and note which variables that changes."""
+    # The first argument may be given by either name.
+    by_name = (named.pop(name) for name in ("grads", "grads_and_vars") if name in named)
+    grads, *more = (*arguments, *by_name)
     grads = list(grads)
     # Keras 3 has variables beside the gradients, others have pairs.
     variables: Any = [each[1] for each in grads if isinstance(each, (tuple, list))]
-    variables = variables or (arguments[0] if arguments else named.get("trainable_variables"))
+    variables = variables or (more[0] if more else named.get("trainable_variables"))
     _guarded("an optimizer", _updated, self, variables)
-    return _spent(APPLIED, original, self, grads, *arguments, **named)
+    return _spent(APPLIED, original, self, grads, *more, **named)
 
 
 def _hook_optimizer(module: Any) -> None:
