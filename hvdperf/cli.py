@@ -66,8 +66,6 @@ class Parser(argparse.ArgumentParser):
     are of this class as well."""
 
     def error(self, message: str) -> NoReturn:
-        if message.startswith("unrecognized"):
-            message += "; the command of another program comes after --"
         complain(f"{self.prog}: {message}; see {self.prog} --help")
         self.exit(REFUSED)
 
@@ -206,6 +204,12 @@ def add_options(parser: argparse.ArgumentParser, function: Callable[..., object]
     parser.set_defaults(command=partial(called, function))
 
 
+def takes_words(function: Callable[..., object]) -> bool:
+    """Return whether a command hands words on to another program."""
+    every, hints = inspect.signature(function).parameters.values(), get_type_hints(function)
+    return any(each.kind is each.VAR_POSITIONAL and hints[each.name] is str for each in every)
+
+
 def add_commands(parser: argparse.ArgumentParser, of: Group, **more: Any) -> None:
     """Add commands to a parser, each a function or a group. more: as add_subparsers takes it."""
     added = parser.add_subparsers(required=True, metavar=of.metavar, **more)
@@ -231,7 +235,12 @@ def run(
     # Documents may contain characters that the terminal's encoding does not have.
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        arguments = parser.parse_args(command_line)
+        arguments, unknown = parser.parse_known_args(command_line)
+        if unknown:
+            message = f"unrecognized arguments: {' '.join(unknown)}"
+            if takes_words(arguments.command.args[0]):
+                message += "; the command of another program comes after --"
+            parser.error(message)
         status: int = arguments.command(arguments)
         sys.stdout.flush()
     except UserError as error:

@@ -154,6 +154,15 @@ def test_an_error_names_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert line.endswith("; see hvdperf list --help")
 
 
+@pytest.mark.parametrize(("command", "takes_words"), [("run", True), ("compare", False)])
+def test_only_a_command_that_takes_words_says_where_they_go(
+    capsys: pytest.CaptureFixture[str], command: str, takes_words: bool
+) -> None:
+    with pytest.raises(SystemExit):
+        cli.run(parser(), command_line=[command, "a", "-np", "2"])
+    assert ("after --" in capsys.readouterr().err) is takes_words
+
+
 def test_the_version_names_the_commit() -> None:
     told = run([sys.executable, "-m", "hvdperf", "--version"], ROOT).output
     commit = run(["git", "rev-parse", "--short=12", "HEAD"], ROOT).output.strip()

@@ -288,7 +288,7 @@ def test_a_module_runs_only_when_all_of_it_is_there():
 # the browser, all lines. A change may lower them; raising one needs a reason in its commit.
 LINES = {
     "models": 1529,
-    "leaves": 1109,
+    "leaves": 1115,
     "worker": 4139,
     "machine": 1397,
     "plan": 1829,
@@ -308,7 +308,7 @@ LINES = {
     "ci": 116,
     "docs": 437,
     "scripts": 1689,
-    "tests": 28845,
+    "tests": 28852,
 }
 # The most files of Python outside tests, and imports of more than IMPORTED names.
 FILES, LONG_IMPORTS, IMPORTED = 209, 33, 5
